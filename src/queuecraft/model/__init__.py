@@ -1,0 +1,1 @@
+"""Values: what events, messages, queues and policies are. No I/O happens here."""
