@@ -1,0 +1,1 @@
+"""One folder per broker, all behind the seam in `base`."""

@@ -1,0 +1,227 @@
+"""THE SEAM: what a broker must do for QueueCraft, and all that QueueCraft knows of a broker.
+
+A driver knows one broker and nothing of retries, dead letters, codecs, metrics or reconnecting.
+Everything is in batches, so that each broker's cheapest call can be used. The comments below are
+the contract; `queuecraft.testing.conformance` holds every driver to it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, Literal, TypeAlias
+
+import msgspec
+
+from queuecraft.failpoints import failpoint
+from queuecraft.model.envelope import NO_HEADERS, Delivery, Outgoing
+from queuecraft.model.errors import ConnectionLost, QueueError
+from queuecraft.model.naming import MAX_NAME
+from queuecraft.model.queue import EXCHANGE_TYPES, Binding, Exchange, ExchangeType, Queue
+
+__all__ = [
+    "ACCEPTED",
+    "NO_HEADERS",
+    "Accepted",
+    "Binding",
+    "ConnectionLost",
+    "ConsumerInfo",
+    "Delivery",
+    "Driver",
+    "Exchange",
+    "Move",
+    "Outgoing",
+    "Queue",
+    "QueueInfo",
+    "Receipt",
+    "Rejected",
+    "Subscription",
+    "Topology",
+    "Traits",
+    "Unknown",
+]
+
+
+class Accepted(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """The broker has it, as durably as the broker keeps anything."""
+
+
+class Rejected(msgspec.Struct, frozen=True, eq=False):
+    """Certainly not stored. An event no queue is bound to is rejected with `Unroutable`."""
+
+    error: QueueError
+
+
+class Unknown(msgspec.Struct, frozen=True, eq=False):
+    """Perhaps stored: the answer never came."""
+
+    error: QueueError
+
+
+Receipt: TypeAlias = Accepted | Rejected | Unknown
+ACCEPTED: Final = Accepted()
+
+
+class Move(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """Take a delivery out of its queue by sending `to` in its place."""
+
+    delivery: Delivery
+    to: Outgoing
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a broker can do. What it cannot is refused before anything is sent."""
+
+    name: str
+    durable: bool = False  # survives the death of every process
+    inline: bool = False  # send, ack, release and move finish without giving up the event loop
+    competing: bool = True  # several consumers share one queue
+    key_order: Literal["group", "worker", "none"] = "worker"  # how far `ordering="key"` reaches
+    priority: bool = False
+    peek: Literal["clean", "marks"] = "clean"  # "marks": peeking sets the redelivered flag
+    replay: bool = False  # consumed messages can be read again
+    atomic_move: bool = False  # a move can neither duplicate nor lose
+    atomic_send: bool = False  # a batch is stored whole or not at all
+    counts_redeliveries: bool = False
+    exchange_types: frozenset[ExchangeType] = frozenset(EXCHANGE_TYPES)
+    max_name: int = MAX_NAME
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueInfo:
+    """The state of a queue. What the broker cannot tell is None, never guessed."""
+
+    name: str
+    ready: int | None = None  # due and waiting
+    in_flight: int | None = None  # delivered, not yet settled
+    delayed: int | None = None  # waiting for their time
+    dead: int | None = None  # in its dead-letter queue
+    consumers: int | None = None
+    oldest_age: float | None = None  # seconds since the oldest ready message became due
+    rates: Mapping[str, float] | None = None  # messages a second, by direction
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerInfo:
+    """Somebody who receives from a queue."""
+
+    queue: str
+    name: str
+    prefetch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """What exists on the broker, as far as it tells."""
+
+    exchanges: tuple[Exchange, ...] = ()
+    queues: tuple[str, ...] = ()
+    bindings: tuple[tuple[Binding, str], ...] = field(default=())  # (binding, queue)
+    consumers: tuple[ConsumerInfo, ...] = ()
+
+
+class Driver(ABC):
+    """One broker at one address. Building it does nothing; `open` may be called again after
+    `close` or after a `ConnectionLost`, and starts afresh with no subscriptions.
+
+    Any method may raise `ConnectionLost`. `send`, `move` and `ack` raise only if nothing was
+    attempted; once something was, each item has its own answer.
+    """
+
+    traits: ClassVar[Traits]
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Connect. Raises `ConnectionLost` when the broker cannot be reached."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Disconnect. What subscriptions still hold goes back to its queues as redeliveries.
+        Never raises for a connection that is already gone."""
+
+    @abstractmethod
+    async def prepare(self, exchanges: Sequence[Exchange]) -> None:
+        """Make what a publisher needs: exchanges or topics, never queues. Idempotent."""
+
+    @abstractmethod
+    async def declare(self, queue: Queue) -> None:
+        """Make the queue, its exchanges and bindings, and its dead-letter queue. Idempotent,
+        only adds; bindings are durable state and outlive every consumer. Raises
+        `TopologyMismatch` when something exists with other properties."""
+
+    @abstractmethod
+    async def send(
+        self, messages: Sequence[Outgoing], *, atomic: bool = False
+    ) -> Sequence[Receipt]:
+        """Store the messages, in order, and answer for each. `due_at` in the future delays, and
+        is never early. An exchange fans out to every queue bound to it at this moment. With
+        `atomic`, asked for only where the trait `atomic_send` is set: all of them or none."""
+
+    @abstractmethod
+    async def subscribe(self, queue: Queue, *, prefetch: int) -> Subscription:
+        """Start receiving, with at most `prefetch` deliveries held and not settled."""
+
+    @abstractmethod
+    async def topology(self) -> Topology:
+        """Exchanges, queues, bindings and consumers, as far as the broker tells."""
+
+    @abstractmethod
+    async def inspect(self, queues: Sequence[str] | None = None) -> Sequence[QueueInfo]:
+        """The state of the named queues, or of all; a queue that does not exist is left out."""
+
+    @abstractmethod
+    async def peek(self, queue: str, limit: int) -> Sequence[Delivery]:
+        """The next messages, without taking them; they cannot be settled."""
+
+    @abstractmethod
+    async def purge(self, queue: str) -> int:
+        """Forget what is ready, and say how many; in-flight and delayed messages stay."""
+
+    @abstractmethod
+    async def delete(self, queue: str) -> None:
+        """Remove the queue with its bindings and messages. Its dead-letter queue stays."""
+
+
+class Subscription(ABC):
+    """One consumer of one queue. It knows which deliveries it holds: settling one it does not
+    hold any more changes nothing."""
+
+    @abstractmethod
+    async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
+        """Up to `limit` deliveries; waits up to `wait` seconds for the first, then returns none.
+        May be cancelled at any moment: nothing is lost, what was taken is still held or given
+        by the next call."""
+
+    @abstractmethod
+    async def ack(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+        """Forget the messages. Returns the stale ones: no longer ours, delivered elsewhere."""
+
+    @abstractmethod
+    async def release(self, deliveries: Sequence[Delivery]) -> None:
+        """Give back, to the head of the queue, in order, without counting a failure or, where
+        the broker allows it, a redelivery."""
+
+    @abstractmethod
+    async def send(self, messages: Sequence[Outgoing]) -> Sequence[Receipt]:
+        """As the driver's `send`; here so that `move` can be built on it."""
+
+    async def move(self, moves: Sequence[Move]) -> Sequence[Receipt]:
+        """Send, then ack what was accepted: may duplicate, never loses. This is how retries,
+        dead letters and redrives travel. Override it only to make it atomic."""
+        receipts = await self.send([move.to for move in moves])
+        failpoint("move.after_send")
+        accepted = [
+            move.delivery
+            for move, receipt in zip(moves, receipts, strict=True)
+            if receipt is ACCEPTED
+        ]
+        if accepted:
+            await self.ack(accepted)
+        failpoint("move.after_ack")
+        return receipts
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Stop receiving. What is still held goes back as redeliveries. Idempotent."""

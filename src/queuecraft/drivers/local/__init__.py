@@ -1,0 +1,19 @@
+"""The embedded queue: no server to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from queuecraft.clock import Clock
+from queuecraft.drivers.base import Driver
+from queuecraft.drivers.local.memory import MemoryDriver
+from queuecraft.model.errors import ConfigError
+
+
+def drivers(url: str, clock: Clock) -> Sequence[Driver]:
+    """The driver for a `local://` URL."""
+    parts = urlsplit(url)
+    if parts.netloc or parts.path not in ("", "/") or parts.query:
+        raise ConfigError(f"{url!r}: the embedded queue lives in memory for now; use 'local://'")
+    return (MemoryDriver(clock),)

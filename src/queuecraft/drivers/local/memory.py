@@ -1,0 +1,438 @@
+"""The queue in memory: fast, complete, and gone with the process."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Sequence
+from copy import copy
+from functools import partial
+from itertools import islice
+from typing import ClassVar
+
+from queuecraft.clock import Clock, Timer
+from queuecraft.drivers.base import (
+    ACCEPTED,
+    Binding,
+    ConnectionLost,
+    ConsumerInfo,
+    Delivery,
+    Driver,
+    Exchange,
+    Move,
+    Outgoing,
+    Queue,
+    QueueInfo,
+    Receipt,
+    Rejected,
+    Subscription,
+    Topology,
+    Traits,
+)
+from queuecraft.drivers.local.exchanges import Exchanges
+from queuecraft.drivers.local.inbox import Inbox
+from queuecraft.failpoints import failpoint
+from queuecraft.model.errors import (
+    AlreadySettled,
+    PublishError,
+    QueueError,
+    TopologyMismatch,
+    Unroutable,
+)
+
+DUE_AT_ONCE = 1000  # delayed messages made ready before the loop gets its turn again
+
+
+class MemoryDriver(Driver):
+    """A broker inside the process. Closing and opening it again keeps its messages."""
+
+    traits: ClassVar[Traits] = Traits(
+        name="local",
+        inline=True,
+        priority=True,
+        atomic_move=True,
+        atomic_send=True,
+        counts_redeliveries=True,
+    )
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or Clock()
+        self._now = self._clock.now
+        self._exchanges = Exchanges()
+        self._inboxes: dict[str, Inbox] = {}
+        self._subscriptions: dict[MemorySubscription, None] = {}
+        self._open = False
+        self._sequence = 0
+        self._delayed: list[tuple[float, int, Inbox, Outgoing]] = []
+        self._timer: Timer | None = None
+        self._timer_due = float("inf")
+
+    async def open(self) -> None:
+        self._open = True
+        self._arm()
+
+    async def close(self) -> None:
+        for subscription in list(self._subscriptions):
+            await subscription.close()
+        self._open = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def prepare(self, exchanges: Sequence[Exchange]) -> None:
+        self._check_open()
+        for exchange in exchanges:
+            self._exchanges.declare(exchange)
+
+    async def declare(self, queue: Queue) -> None:
+        self._check_open()
+        inbox = self._inboxes.get(queue.name)
+        if inbox is not None:
+            self._check_same(inbox.queue, queue)
+        for binding in queue.bindings:  # what may be refused comes before the queue is made
+            self._exchanges.declare(binding.exchange)
+        if (dead := queue.dead_letters) is not None:
+            self._exchanges.declare(Exchange(dead.exchange))
+            kept = self._inboxes.setdefault(dead.queue, Inbox(Queue(dead.queue)))
+            self._exchanges.bind(Binding(Exchange(dead.exchange), dead.routing_key), kept)
+        if inbox is None:
+            inbox = self._inboxes[queue.name] = Inbox(queue)
+        elif queue.dead_letters is not None:
+            inbox.queue = queue
+        for binding in queue.bindings:
+            self._exchanges.bind(binding, inbox)
+
+    async def send(
+        self, messages: Sequence[Outgoing], *, atomic: bool = False
+    ) -> Sequence[Receipt]:
+        self._check_open()
+        if atomic and not all(self._targets(message) for message in messages):
+            return [
+                Rejected(
+                    PublishError("another message of the atomic batch was rejected", broker="local")
+                    if self._targets(message)
+                    else self._homeless(message)
+                )
+                for message in messages
+            ]
+        receipts: list[Receipt] = []
+        exchange = routing_key = ""
+        targets: tuple[Inbox, ...] = ()
+        repeatable = False
+        for message in messages:
+            # Batches are nearly always of one event: then its route is looked up once.
+            if not (
+                repeatable
+                and message.routing_key is routing_key
+                and message.exchange is exchange
+                and message.queue is None
+            ):
+                targets = self._targets(message)
+                exchange, routing_key = message.exchange, message.routing_key
+                repeatable = message.queue is None and self._exchanges.by_key(exchange)
+            if not targets:
+                receipts.append(Rejected(self._homeless(message)))
+                continue
+            if message.due_at is None:
+                for inbox in targets:
+                    inbox.put(message)
+            else:
+                for inbox in targets:
+                    self._put_later(inbox, message, message.due_at)
+            receipts.append(ACCEPTED)
+        return receipts
+
+    async def subscribe(self, queue: Queue, *, prefetch: int) -> Subscription:
+        self._check_open()
+        inbox = self._inbox(queue.name, "subscribe")
+        if inbox.queue.exclusive and any(each.inbox is inbox for each in self._subscriptions):
+            msg = "the queue is exclusive and has a consumer; stop that one first"
+            raise QueueError(msg, broker="local", operation="subscribe", queue=queue.name)
+        subscription = MemorySubscription(self, inbox, prefetch, self._clock)
+        self._subscriptions[subscription] = None
+        return subscription
+
+    async def topology(self) -> Topology:
+        self._check_open()
+        return Topology(
+            exchanges=tuple(self._exchanges.known.values()),
+            queues=tuple(self._inboxes),
+            bindings=tuple(
+                (binding, inbox.name)
+                for bound in self._exchanges.bindings.values()
+                for binding, inbox in bound
+            ),
+            consumers=tuple(
+                ConsumerInfo(each.inbox.name, f"local-{number}", each.prefetch)
+                for number, each in enumerate(self._subscriptions, 1)
+            ),
+        )
+
+    async def inspect(self, queues: Sequence[str] | None = None) -> Sequence[QueueInfo]:
+        self._check_open()
+        names = list(self._inboxes) if queues is None else queues
+        return [self._info(self._inboxes[name]) for name in names if name in self._inboxes]
+
+    async def peek(self, queue: str, limit: int) -> Sequence[Delivery]:
+        self._check_open()
+        inbox = self._inbox(queue, "peek")
+        # Copies: what is delivered later must not be settled by what was only looked at.
+        return [copy(delivery) for delivery in islice(inbox, limit)]
+
+    async def purge(self, queue: str) -> int:
+        self._check_open()
+        return self._inbox(queue, "purge").clear()
+
+    async def delete(self, queue: str) -> None:
+        self._check_open()
+        inbox = self._inbox(queue, "delete")
+        inbox.deleted = True
+        inbox.clear()
+        self._exchanges.unbind(inbox)
+        del self._inboxes[queue]
+        for subscription in self._subscriptions:
+            if subscription.inbox is inbox:
+                subscription.look_again()
+
+    # -- what subscriptions call ---------------------------------------------------------------
+
+    def forget(self, subscription: MemorySubscription) -> None:
+        """A subscription is closed; an auto-delete queue goes with its last one."""
+        self._subscriptions.pop(subscription, None)
+        inbox = subscription.inbox
+        others = any(each.inbox is inbox for each in self._subscriptions)
+        if inbox.queue.auto_delete and not others and not inbox.deleted:
+            inbox.deleted = True
+            self._exchanges.unbind(inbox)
+            self._inboxes.pop(inbox.name, None)
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise ConnectionLost("the queue is closed; open it first", broker="local")
+
+    def _check_same(self, existing: Queue, asked: Queue) -> None:
+        for name in ("durable", "exclusive", "auto_delete", "max_priority", "arguments"):
+            have, want = getattr(existing, name), getattr(asked, name)
+            if have != want:
+                raise TopologyMismatch(
+                    f"queue {asked.name!r} exists with {name}={have!r}, {want!r} is asked for; "
+                    "delete the queue or ask for the same",
+                    broker="local",
+                    operation="declare",
+                    queue=asked.name,
+                )
+
+    def _inbox(self, name: str, operation: str) -> Inbox:
+        inbox = self._inboxes.get(name)
+        if inbox is None:
+            known = ", ".join(sorted(self._inboxes)) or "none yet"
+            raise QueueError(
+                f"there is no queue {name!r}; known queues: {known}",
+                broker="local",
+                operation=operation,
+                queue=name,
+            )
+        return inbox
+
+    def _targets(self, message: Outgoing) -> tuple[Inbox, ...]:
+        if message.queue is None:
+            return self._exchanges.route(message)
+        inbox = self._inboxes.get(message.queue)
+        return () if inbox is None else (inbox,)
+
+    def _homeless(self, message: Outgoing) -> QueueError:
+        if message.queue is not None:
+            return PublishError(
+                "there is no such queue; start its worker first, or declare it",
+                broker="local",
+                queue=message.queue,
+                message_id=message.id,
+            )
+        return Unroutable(
+            f"no queue is bound to event {message.routing_key!r} on exchange "
+            f"{message.exchange!r}; start a worker for it first, or publish with "
+            "unroutable='drop'",
+            broker="local",
+            message_id=message.id,
+        )
+
+    def _info(self, inbox: Inbox) -> QueueInfo:
+        dead = inbox.queue.dead_letters
+        heads = [level[0].sent for level in (inbox.ready, *inbox.urgent.values()) if level]
+        since = [sent.due_at or sent.timestamp for sent in heads]
+        known = [when for when in since if when is not None]
+        return QueueInfo(
+            name=inbox.name,
+            ready=len(inbox),
+            in_flight=sum(len(each.held) for each in self._subscriptions if each.inbox is inbox),
+            delayed=inbox.delayed,
+            dead=len(self._inboxes[dead.queue]) if dead and dead.queue in self._inboxes else None,
+            consumers=sum(each.inbox is inbox for each in self._subscriptions),
+            oldest_age=max(0.0, self._now() - min(known)) if known else None,
+        )
+
+    def _put_later(self, inbox: Inbox, message: Outgoing, due_at: float) -> None:
+        if due_at <= self._now():
+            inbox.put(message)
+            return
+        self._sequence += 1
+        inbox.delayed += 1
+        heapq.heappush(self._delayed, (due_at, self._sequence, inbox, message))
+        if due_at < self._timer_due:
+            self._arm()
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_due = self._delayed[0][0] if self._delayed else float("inf")
+        if self._delayed and self._open:
+            self._timer = self._clock.call_later(self._timer_due - self._now(), self._make_ready)
+
+    def _make_ready(self) -> None:
+        now = self._now()
+        for _ in range(DUE_AT_ONCE):
+            if not self._delayed or self._delayed[0][0] > now:
+                break
+            _, _, inbox, message = heapq.heappop(self._delayed)
+            inbox.delayed -= 1
+            if not inbox.deleted:
+                inbox.put(message)
+        self._timer = None
+        self._arm()
+
+
+class MemorySubscription(Subscription):
+    """A consumer in the process, and the deliveries it holds."""
+
+    def __init__(self, driver: MemoryDriver, inbox: Inbox, prefetch: int, clock: Clock) -> None:
+        self.inbox = inbox
+        self.prefetch = prefetch
+        # A dict keeps the order of receipt, so that what goes back goes back in order.
+        self.held: dict[Delivery, None] = {}
+        self._driver = driver
+        self._clock = clock
+        self._closed = False
+        self._waiting: asyncio.Future[None] | None = None
+
+    async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
+        self._check_open()
+        taken = self._take(limit)
+        if taken or wait <= 0:
+            return taken
+        waiting = self.inbox.waiting
+        deadline = self._clock.monotonic() + wait
+        while True:
+            future = self._waiting = asyncio.get_running_loop().create_future()
+            if len(self.held) < self.prefetch:  # else a wake-up would be lost on us
+                waiting.append(future)
+            timer = self._clock.call_later(wait, partial(_wake, future))
+            try:
+                await future
+            except asyncio.CancelledError:
+                if not future.cancelled():
+                    self.inbox.wake()  # it was for a message that somebody else may have now
+                raise
+            finally:
+                timer.cancel()
+                self._waiting = None
+                if future in waiting:
+                    waiting.remove(future)
+            self._check_open()
+            taken = self._take(limit)
+            if taken or (wait := deadline - self._clock.monotonic()) <= 0:
+                return taken
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+        failpoint("ack.before")
+        stale: list[Delivery] = []
+        held = self.held
+        for delivery in deliveries:
+            try:
+                del held[delivery]
+            except KeyError:
+                stale.append(delivery)
+        if self._waiting is not None:
+            _wake(self._waiting)
+        return stale
+
+    async def release(self, deliveries: Sequence[Delivery]) -> None:
+        ours = [each for each in dict.fromkeys(deliveries) if each in self.held]
+        for delivery in ours:
+            del self.held[delivery]
+        if not self.inbox.deleted:
+            self.inbox.put_back(ours, redelivered=False)
+        if self._waiting is not None:
+            _wake(self._waiting)
+
+    async def send(self, messages: Sequence[Outgoing]) -> Sequence[Receipt]:
+        return await self._driver.send(messages)
+
+    async def move(self, moves: Sequence[Move]) -> Sequence[Receipt]:
+        held = self.held
+        ours: dict[Delivery, Outgoing] = {}
+        answers: list[Receipt | None] = []  # None: to be sent
+        for move in moves:
+            if move.delivery in held and move.delivery not in ours:
+                ours[move.delivery] = move.to
+                answers.append(None)
+            else:
+                answers.append(Rejected(_stale(move.delivery)))
+        sent = await self._driver.send(tuple(ours.values()))
+        for delivery, receipt in zip(ours, sent, strict=True):
+            if receipt is ACCEPTED:
+                del held[delivery]
+        if self._waiting is not None:
+            _wake(self._waiting)
+        receipts = iter(sent)
+        return [answer or next(receipts) for answer in answers]
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if not self.inbox.deleted:
+            self.inbox.put_back(self.held, redelivered=True)
+            self.inbox.wake()  # one for us may be under way: the message is somebody else's now
+        self.held.clear()
+        if self._waiting is not None:
+            _wake(self._waiting)
+        self._driver.forget(self)
+
+    def _take(self, limit: int) -> list[Delivery]:
+        limit = min(limit, self.prefetch - len(self.held))
+        if limit <= 0:
+            return []
+        taken = self.inbox.take(limit)
+        self.held.update(dict.fromkeys(taken))
+        return taken
+
+    def look_again(self) -> None:
+        """Let a `receive` that waits see what has changed."""
+        if self._waiting is not None:
+            _wake(self._waiting)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConnectionLost("the subscription is closed", broker="local")
+        if self.inbox.deleted:
+            raise ConnectionLost(
+                "the queue was deleted under its consumer", broker="local", queue=self.inbox.name
+            )
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _stale(delivery: Delivery) -> AlreadySettled:
+    return AlreadySettled(
+        "the delivery is no longer held by this consumer",
+        broker="local",
+        operation="move",
+        queue=delivery.queue,
+        message_id=delivery.sent.id,
+    )

@@ -1,0 +1,54 @@
+"""Which driver serves which URL; a driver's module is imported when its scheme is first used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from types import MappingProxyType
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from queuecraft.clock import Clock
+from queuecraft.drivers.base import Driver
+from queuecraft.model.errors import ConfigError
+
+Factory: TypeAlias = Callable[[str, Clock], Sequence[Driver]]
+"""Makes one driver for each host of a URL, in the order they should be tried."""
+
+BUILT_IN: Mapping[str, str] = MappingProxyType({"local": "queuecraft.drivers.local:drivers"})
+
+
+class Drivers:
+    """The schemes an app knows. A driver of your own is added by its scheme.
+
+    >>> sorted(Drivers().schemes)
+    ['local']
+    >>> Drivers().create("carrier-pigeon://roof")
+    Traceback (most recent call last):
+    queuecraft.model.errors.ConfigError: 'carrier-pigeon://' is no known broker; use one of local://
+    """
+
+    def __init__(self) -> None:
+        self._factories: dict[str, str | Factory] = dict(BUILT_IN)
+
+    @property
+    def schemes(self) -> frozenset[str]:
+        """Every scheme there is a driver for."""
+        return frozenset(self._factories)
+
+    def add(self, scheme: str, factory: Factory) -> None:
+        """Serve URLs of this scheme with the drivers the factory makes."""
+        self._factories[scheme] = factory
+
+    def create(self, url: str, clock: Clock | None = None) -> Sequence[Driver]:
+        """The drivers for a URL, not yet opened: one for each host."""
+        scheme = urlsplit(url).scheme if "://" in url else url
+        factory = self._factories.get(scheme)
+        if factory is None:
+            known = ", ".join(f"{name}://" for name in sorted(self._factories))
+            raise ConfigError(f"'{scheme}://' is no known broker; use one of {known}")
+        if isinstance(factory, str):
+            module, name = factory.split(":")
+            loaded: Factory = getattr(import_module(module), name)
+            factory = self._factories[scheme] = loaded
+        return factory(url, clock or Clock())
