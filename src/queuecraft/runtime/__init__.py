@@ -1,0 +1,1 @@
+"""What happens to messages: published, received, handled, settled. Knows no broker."""

@@ -1,0 +1,92 @@
+"""A close look at a delivery before its handler runs: expired, looping, run before, unknown."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from queuecraft.clock import Clock
+from queuecraft.codec.headers import ORIGINAL_ROUTING_KEY
+from queuecraft.drivers.base import Delivery
+from queuecraft.model.outcome import (
+    CRASH_LOOP,
+    EXPIRED,
+    NO_HANDLER,
+    Acked,
+    Failure,
+    after_failure,
+    at_the_end,
+)
+from queuecraft.runtime.handler import Call
+from queuecraft.runtime.router import Router
+from queuecraft.runtime.settle import Settler
+from queuecraft.runtime.slot import Slot
+
+if TYPE_CHECKING:
+    from queuecraft.runtime.consumer import Consumer
+
+ALONE_FROM = 3  # redeliveries from which a message is handled with no neighbours
+
+
+class Admission:
+    """Decides whether a delivery is handled at all, and by what."""
+
+    def __init__(self, consumer: Consumer, router: Router[Call], clock: Clock) -> None:
+        self._consumer = consumer
+        self._router = router
+        self._clock = clock
+
+    async def examine(self, slot: Slot, delivery: Delivery, settler: Settler) -> Call | None:
+        """The handler to run; None when the delivery was settled here instead."""
+        consumer = self._consumer
+        sent = delivery.sent
+        if consumer.orphans and await consumer.orphans.adopt(sent.id):
+            settler.settle(delivery, Acked(), 1)
+            consumer.intake.leave(delivery)
+            return None
+        attempt = consumer.attempt(delivery)
+        policy = consumer.policy_of(delivery)
+        reason = None
+        limit = policy.max_redeliveries
+        if limit is not None and delivery.redeliveries > limit:
+            reason = CRASH_LOOP
+        elif self._expired(delivery, policy.ttl):
+            reason = EXPIRED
+        if reason is not None:
+            settler.settle(delivery, at_the_end(policy, reason), attempt)
+            consumer.intake.leave(delivery)
+            return None
+        call = self._find(delivery)
+        if call is None:
+            what = f"no handler for event {sent.routing_key!r} in queue {delivery.queue!r}"
+            outcome = after_failure(
+                policy, attempt, NO_HANDLER, Failure("NoHandler", what), chance=random.random()
+            )
+            if not consumer.fail(delivery, settler, outcome, attempt):
+                consumer.intake.leave(delivery)
+            return None
+        if delivery.redeliveries >= ALONE_FROM and not await consumer.be_alone(slot, settler):
+            await settler.release([delivery])
+            consumer.intake.leave(delivery)
+            return None
+        if policy.ack_timeout is not None:
+            consumer.deadlines.start(slot, policy.ack_timeout)
+        return call
+
+    def _expired(self, delivery: Delivery, ttl: float | None) -> bool:
+        sent = delivery.sent
+        now = self._clock.now()
+        if sent.expires_at is not None and sent.expires_at <= now:
+            return True
+        since = sent.timestamp if sent.due_at is None else sent.due_at
+        return ttl is not None and since is not None and since + ttl <= now
+
+    def _find(self, delivery: Delivery) -> Call | None:
+        sent = delivery.sent
+        original = sent.headers.get(ORIGINAL_ROUTING_KEY)
+        if isinstance(original, str):  # a dead letter goes by the event it was
+            return self._router.find(original)
+        return self._router.find(sent.routing_key) or (
+            # Sent to the queue by name: a worker with one handler need not name it again.
+            self._router.only if sent.routing_key in ("", delivery.queue) else None
+        )

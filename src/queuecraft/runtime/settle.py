@@ -1,0 +1,395 @@
+"""What becomes of deliveries, carried out: acks and moves, in batches, nothing lost on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from queuecraft.clock import Clock
+from queuecraft.codec.headers import (
+    DEAD_LETTER,
+    ERROR,
+    ERROR_TYPE,
+    FAILED_AT,
+    MAX_ERROR,
+    MAX_HEADERS,
+    MAX_TRACEBACK,
+    ORIGINAL_QUEUE,
+    ORIGINAL_ROUTING_KEY,
+    REASON,
+    RETRY_COUNT,
+    TRACEBACK,
+    count,
+    size,
+    strip_broker_owned,
+    trim,
+)
+from queuecraft.drivers.base import (
+    ACCEPTED,
+    ConnectionLost,
+    Delivery,
+    Move,
+    Outgoing,
+    Queue,
+    Receipt,
+    Rejected,
+    Subscription,
+    Unknown,
+)
+from queuecraft.failpoints import failpoint
+from queuecraft.model.errors import AlreadySettled, QueueError
+from queuecraft.model.outcome import (
+    CRASH_LOOP,
+    EXPIRED,
+    Acked,
+    DeadLettered,
+    Dropped,
+    Failure,
+    Outcome,
+    Released,
+    Retried,
+)
+from queuecraft.model.queue import DeadLetterTarget
+from queuecraft.model.types import HeaderValue
+from queuecraft.runtime.counters import Counters
+from queuecraft.runtime.facts import (
+    Facts,
+    MessageDeadLettered,
+    MessageDropped,
+    MessageExpired,
+    MessageRetried,
+    MessagesAcked,
+    MessagesSucceeded,
+)
+
+_Ending: TypeAlias = Retried | DeadLettered | Dropped
+
+
+class Owner(Protocol):
+    """Whom a settler works for."""
+
+    name: str
+
+    def session_lost(self, settler: Settler, error: QueueError) -> None:
+        """The connection broke while settling."""
+
+    def handled_elsewhere(self, deliveries: Sequence[Delivery]) -> None:
+        """These were handled, but the broker will deliver them again."""
+
+    def stuck(self, delivery: Delivery, error: QueueError) -> None:
+        """A dead letter could not be written; the message is back in its queue."""
+
+
+class Settler:
+    """Settles what one subscription holds. It is void once the connection is lost.
+
+    `acks` is where runners put what they have handled; everything else comes through `settle`.
+    Both wait here for the next `flush`, one call for many messages.
+    """
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        queue: Queue,
+        owner: Owner,
+        counters: Counters,
+        facts: Facts,
+        clock: Clock,
+    ) -> None:
+        self.subscription = subscription
+        self.acks: list[Delivery] = []
+        self.durations: list[float] = []
+        self.held = 0
+        self.void = False
+        self._queue = queue
+        self._owner = owner
+        self._counters = counters
+        self._facts = facts
+        self._clock = clock
+        self._unrun: list[Delivery] = []  # acked without a success of their own
+        self._moves: list[tuple[Delivery, _Ending, int]] = []
+        self._flushing = 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is anything to flush."""
+        return bool(self.acks or self._moves or self._unrun)
+
+    @property
+    def flushing(self) -> bool:
+        """Whether a flush is under way."""
+        return self._flushing > 0
+
+    def settle(self, delivery: Delivery, outcome: Outcome, attempt: int) -> None:
+        """Remember what is to become of a delivery."""
+        if isinstance(outcome, Acked):
+            self._unrun.append(delivery)
+        elif not isinstance(outcome, Released):
+            self._moves.append((delivery, outcome, attempt))
+
+    async def release(self, deliveries: Sequence[Delivery]) -> None:
+        """Give deliveries back untouched."""
+        if self.void or not deliveries:
+            return
+        self.held -= len(deliveries)
+        try:
+            await self.subscription.release(deliveries)
+        except ConnectionLost as error:
+            self._owner.session_lost(self, error)
+
+    async def flush(self) -> None:
+        """Carry out everything decided so far."""
+        self._flushing += 1
+        try:
+            if self.acks or self._unrun:
+                await self._flush_acks()
+            if self._moves:
+                moves, self._moves = self._moves, []
+                if not self.void:
+                    await self._flush_moves(moves)
+        finally:
+            self._flushing -= 1
+
+    async def close(self) -> None:
+        """Stop receiving; what is still held goes back by itself."""
+        if not self.void:
+            self.void = True
+            try:
+                await self.subscription.close()
+            except ConnectionLost as error:
+                self._facts.log.debug("closing the subscription of %s: %s", self._queue.name, error)
+
+    # -- acks ----------------------------------------------------------------------------------
+
+    async def _flush_acks(self) -> None:
+        acks = self.acks.copy()
+        durations = self.durations.copy()
+        self.acks.clear()  # runners hold on to the lists themselves
+        self.durations.clear()
+        if acks:
+            counters = self._counters
+            counters.succeeded += len(acks)
+            counters.busy_seconds += sum(durations)
+            counters.longest_seconds = max(counters.longest_seconds, *durations)
+            counters.last_success = self._clock.now()
+            if self._facts.wants(MessagesSucceeded):
+                self._facts.emit(
+                    MessagesSucceeded(worker=self._owner.name, deliveries=acks, durations=durations)
+                )
+        acks += self._unrun
+        self._unrun.clear()
+        if self.void:
+            self._owner.handled_elsewhere(acks)
+            return
+        try:
+            stale = await self.subscription.ack(acks)
+        except ConnectionLost as error:
+            self._owner.handled_elsewhere(acks)
+            self._owner.session_lost(self, error)
+            return
+        failpoint("ack.after")
+        self.held -= len(acks)
+        if stale:
+            self._counters.stale += len(stale)
+            self._owner.handled_elsewhere(stale)
+        if self._facts.wants(MessagesAcked):
+            self._facts.emit(MessagesAcked(worker=self._owner.name, deliveries=acks))
+
+    # -- moves ---------------------------------------------------------------------------------
+
+    async def _flush_moves(self, endings: Sequence[tuple[Delivery, _Ending, int]]) -> None:
+        moves: list[tuple[Move, tuple[Delivery, _Ending, int]]] = []
+        for delivery, outcome, attempt in endings:
+            if isinstance(outcome, Dropped):
+                self._unrun.append(delivery)
+                self._report(delivery, outcome, attempt)
+            else:
+                to = self._target(delivery, outcome, attempt)
+                moves.append((Move(delivery, to), (delivery, outcome, attempt)))
+        for (move, (delivery, outcome, attempt)), receipt in zip(
+            moves, await self._move([move for move, _ in moves]), strict=True
+        ):
+            await self._moved(move, delivery, outcome, attempt, receipt)
+        if self._unrun:
+            await self._flush_acks()
+
+    async def _move(self, moves: Sequence[Move]) -> Sequence[Receipt]:
+        if not moves:
+            return ()
+        failpoint("move.before")
+        try:
+            return await self.subscription.move(moves)
+        except ConnectionLost as error:
+            return [Unknown(error)] * len(moves)
+
+    async def _moved(
+        self, move: Move, delivery: Delivery, outcome: _Ending, attempt: int, receipt: Receipt
+    ) -> None:
+        if receipt is ACCEPTED:
+            self.held -= 1
+            self._report(delivery, outcome, attempt)
+        elif isinstance(receipt, Unknown):
+            # Not acked, so it is still in the queue: the broker delivers it again.
+            if isinstance(receipt.error, ConnectionLost):
+                self._owner.session_lost(self, receipt.error)
+            else:
+                await self.release([delivery])
+        elif isinstance(receipt, Rejected):
+            if isinstance(receipt.error, AlreadySettled):
+                self.held -= 1
+                self._counters.stale += 1
+            elif isinstance(outcome, Retried):
+                # It cannot wait for another try here, so it is kept where a person sees it.
+                ending = DeadLettered(outcome.reason, outcome.failure)
+                await self._end(delivery, ending, attempt, receipt.error)
+            elif TRACEBACK in move.to.headers:
+                bare = _without_traceback(move.to)
+                (again,) = await self._move([Move(delivery, bare)])
+                await self._moved(Move(delivery, bare), delivery, outcome, attempt, again)
+            else:
+                await self._keep(delivery, receipt.error)
+
+    async def _end(
+        self, delivery: Delivery, outcome: DeadLettered, attempt: int, error: QueueError
+    ) -> None:
+        if self._queue.dead_letters is None:
+            await self._keep(delivery, error)
+            return
+        move = Move(delivery, self._target(delivery, outcome, attempt))
+        (receipt,) = await self._move([move])
+        await self._moved(move, delivery, outcome, attempt, receipt)
+
+    async def _keep(self, delivery: Delivery, error: QueueError) -> None:
+        """Nothing can be written: the message stays, and the queue waits for a person."""
+        await self.release([delivery])
+        self._owner.stuck(delivery, error)
+
+    def _target(
+        self, delivery: Delivery, outcome: Retried | DeadLettered, attempt: int
+    ) -> Outgoing:
+        if isinstance(outcome, Retried):
+            return retry_of(delivery, attempt, self._clock.now() + outcome.delay)
+        target = self._queue.dead_letters
+        if target is None:
+            raise AssertionError("a dead letter without a place to keep it")
+        return dead_letter_of(
+            delivery, target, attempt, outcome.reason, outcome.failure, self._clock.now()
+        )
+
+    # -- telling -------------------------------------------------------------------------------
+
+    def _report(self, delivery: Delivery, outcome: _Ending, attempt: int) -> None:
+        counters, facts, worker = self._counters, self._facts, self._owner.name
+        if outcome.reason == EXPIRED and not isinstance(outcome, Retried):
+            counters.expired += 1
+            if facts.wants(MessageExpired):
+                facts.emit(MessageExpired(worker=worker, delivery=delivery))
+        if isinstance(outcome, Retried):
+            counters.retried += 1
+            if facts.wants(MessageRetried):
+                facts.emit(
+                    MessageRetried(
+                        worker=worker,
+                        delivery=delivery,
+                        attempt=attempt,
+                        reason=outcome.reason,
+                        delay=outcome.delay,
+                        failure=outcome.failure,
+                    )
+                )
+            return
+        dead = isinstance(outcome, DeadLettered)
+        if dead:
+            counters.dead_lettered += 1
+        else:
+            counters.dropped += 1
+        kind: Callable[..., MessageDeadLettered | MessageDropped] = (
+            MessageDeadLettered if dead else MessageDropped
+        )
+        facts.emit(
+            kind(
+                worker=worker,
+                delivery=delivery,
+                attempt=attempt,
+                reason=outcome.reason,
+                failure=outcome.failure,
+            )
+        )
+
+
+def retry_of(delivery: Delivery, attempt: int, due_at: float) -> Outgoing:
+    """The message that brings a delivery back to its own queue, one failure older."""
+    headers = strip_broker_owned(delivery.sent.headers)
+    headers[RETRY_COUNT] = attempt
+    return msgspec.structs.replace(
+        delivery.sent, exchange="", queue=delivery.queue, due_at=due_at, headers=headers
+    )
+
+
+def dead_letter_of(
+    delivery: Delivery,
+    target: DeadLetterTarget,
+    attempt: int,
+    reason: str,
+    failure: Failure | None,
+    now: float,
+) -> Outgoing:
+    """The message kept in place of one that could not be handled: the same, with its story."""
+    sent = delivery.sent
+    headers = strip_broker_owned(sent.headers)
+    story: dict[str, HeaderValue] = {
+        ORIGINAL_QUEUE: delivery.queue,
+        ORIGINAL_ROUTING_KEY: headers.get(ORIGINAL_ROUTING_KEY) or sent.routing_key,
+        REASON: trim(reason, MAX_ERROR),
+        RETRY_COUNT: attempt - 1 if reason in (EXPIRED, CRASH_LOOP) else attempt,  # failures
+        FAILED_AT: int(now * 1000),
+    }
+    if failure is not None:
+        story[ERROR] = trim(failure.error, MAX_ERROR)
+        story[ERROR_TYPE] = trim(failure.error_type, MAX_ERROR)
+        story[TRACEBACK] = trim(failure.traceback, MAX_TRACEBACK, tail=True)
+    headers = {name: value for name, value in headers.items() if name not in DEAD_LETTER}
+    headers.update(story)
+    if size(headers) > MAX_HEADERS:
+        headers.pop(TRACEBACK, None)
+    return msgspec.structs.replace(
+        sent,
+        exchange=target.exchange,
+        routing_key=target.routing_key,
+        queue=None,
+        due_at=now,  # a time to live starts anew, also when it is sent back
+        expires_at=None,
+        headers=headers,
+    )
+
+
+def redrive_of(delivery: Delivery, queue: str, now: float) -> Outgoing:
+    """The message that a dead letter was, for the queue that failed it."""
+    sent = delivery.sent
+    key = sent.headers.get(ORIGINAL_ROUTING_KEY)
+    headers = {
+        name: value
+        for name, value in strip_broker_owned(sent.headers).items()
+        if name not in DEAD_LETTER
+    }
+    return msgspec.structs.replace(
+        sent,
+        exchange="",
+        routing_key=key if isinstance(key, str) else sent.routing_key,
+        queue=queue,
+        due_at=now,
+        headers=headers,
+    )
+
+
+def failures(delivery: Delivery) -> int:
+    """How many failures are recorded with a message."""
+    headers = delivery.sent.headers
+    return count(headers, RETRY_COUNT) if headers else 0
+
+
+def _without_traceback(message: Outgoing) -> Outgoing:
+    headers = {name: value for name, value in message.headers.items() if name != TRACEBACK}
+    return msgspec.structs.replace(message, headers=headers)
