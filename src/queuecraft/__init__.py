@@ -1,0 +1,81 @@
+"""Typed events over any broker, with the same guarantees on each."""
+
+import logging
+from importlib.metadata import PackageNotFoundError, version
+
+from queuecraft.app import QueueCraft
+from queuecraft.config import Settings
+from queuecraft.model.errors import (
+    AlreadySettled,
+    CircuitOpen,
+    ConfigError,
+    ConnectionLost,
+    PayloadError,
+    PublishError,
+    QueueError,
+    QueueFull,
+    RemoteError,
+    RequestTimeout,
+    TopologyMismatch,
+    Unroutable,
+    UnsupportedFeature,
+)
+from queuecraft.model.event import Event
+from queuecraft.model.fingerprint import fingerprint
+from queuecraft.model.message import Message
+from queuecraft.model.metadata import ConsumeMetadata, ParamMetadata, QueueMetadata
+from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Policy, Retry
+from queuecraft.model.queue import Exchange, Queue
+from queuecraft.observers.log import JsonFormatter
+from queuecraft.runtime.channel import channel, consume
+from queuecraft.runtime.counters import Metrics
+from queuecraft.runtime.dead_letters import DeadMessage, Filter, Redrive
+from queuecraft.runtime.health import Health
+from queuecraft.runtime.worker import Worker
+
+__all__ = [
+    "AlreadySettled",
+    "CircuitOpen",
+    "ConfigError",
+    "ConnectionLost",
+    "ConsumeMetadata",
+    "DeadLetter",
+    "DeadMessage",
+    "Event",
+    "Exchange",
+    "Filter",
+    "Health",
+    "JsonFormatter",
+    "Message",
+    "Metrics",
+    "NoDeadLetter",
+    "NoRetry",
+    "ParamMetadata",
+    "PayloadError",
+    "Policy",
+    "PublishError",
+    "Queue",
+    "QueueCraft",
+    "QueueError",
+    "QueueFull",
+    "QueueMetadata",
+    "Redrive",
+    "RemoteError",
+    "RequestTimeout",
+    "Retry",
+    "Settings",
+    "TopologyMismatch",
+    "Unroutable",
+    "UnsupportedFeature",
+    "Worker",
+    "channel",
+    "consume",
+    "fingerprint",
+]
+
+try:
+    __version__ = version("queuecraft")
+except PackageNotFoundError:  # running from a checkout that is not installed
+    __version__ = "0"
+
+logging.getLogger("queuecraft").addHandler(logging.NullHandler())

@@ -1,0 +1,516 @@
+"""QueueCraft, the facade: the one object an application talks to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
+
+from queuecraft.clock import Clock
+from queuecraft.codec import Codec, Compressors, Serializers
+from queuecraft.config import settings_from_environment
+from queuecraft.drivers.base import Driver
+from queuecraft.drivers.registry import Drivers
+from queuecraft.model.errors import ConfigError, PublishError, QueueError
+from queuecraft.model.event import Event
+from queuecraft.model.metadata import QueueMetadata
+from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Policy, Retry
+from queuecraft.model.queue import Queue
+from queuecraft.model.settings import Settings, SettingsOptions
+from queuecraft.model.types import T
+from queuecraft.observers.log import LogObserver
+from queuecraft.runtime.channel import channel_of, handlers_of
+from queuecraft.runtime.connection import Connection
+from queuecraft.runtime.counters import Metrics
+from queuecraft.runtime.dead_letters import DeadLetters
+from queuecraft.runtime.engine import Engine
+from queuecraft.runtime.facts import ConnectionState, Fact, Facts, Shutdown
+from queuecraft.runtime.handler import Middleware
+from queuecraft.runtime.health import Health
+from queuecraft.runtime.options import PublishOptions
+from queuecraft.runtime.publisher import Publisher
+from queuecraft.runtime.signals import Signals
+from queuecraft.runtime.stream import MessageStream
+from queuecraft.runtime.watchdog import Watchdog
+from queuecraft.runtime.worker import Worker, WorkerOptions
+
+F = TypeVar("F", bound=Fact)
+
+
+class QueueCraft:
+    """Publishes and handles typed events over the broker of a URL.
+
+    Nothing is connected until it is needed. `async with` connects, declares the queues of its
+    workers, and shuts down gracefully at the end. Instances share nothing.
+
+    >>> import asyncio
+    >>> from queuecraft import Event, QueueCraft
+    >>> greeted = Event("user.greeted", dict)
+    >>> qc = QueueCraft("local://")
+    >>> greeter = qc.worker("greeter")
+    >>> @greeter.on(greeted)
+    ... async def greet(user: dict) -> None:
+    ...     print("hello", user["name"])
+    ...     asyncio.get_running_loop().call_soon(done.set)
+    >>> async def main() -> None:
+    ...     global done
+    ...     done = asyncio.Event()
+    ...     async with qc:
+    ...         await greeter.start()
+    ...         await qc.publish(greeted, {"name": "Ada"})
+    ...         await done.wait()
+    >>> asyncio.run(main())
+    hello Ada
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        settings: Settings | None = None,
+        drivers: Drivers | Sequence[Driver] | None = None,
+        serializers: Serializers | None = None,
+        compressors: Compressors | None = None,
+        middleware: Iterable[Middleware] = (),
+        logger: logging.Logger | None = None,
+        clock: Clock | None = None,
+        **options: Unpack[SettingsOptions],
+    ) -> None:
+        given: dict[str, Any] = {**options} if url is None else {"url": url, **options}
+        if settings is None:
+            settings = Settings.of(given)
+        elif given:
+            name = next(iter(given))
+            raise ConfigError(f"give settings= or keywords such as {name}=, not both")
+        clock = clock or Clock()
+        facts = Facts(logger)
+        codec = Codec(
+            serializer=settings.serializer,
+            compression=settings.compression,
+            threshold=settings.compression_threshold,
+            max_bytes=settings.max_message_bytes,
+            serializers=serializers,
+            compressors=compressors,
+        )
+        if drivers is None or isinstance(drivers, Drivers):
+            drivers = (drivers or Drivers()).create(settings.url, clock)
+        connection = Connection(drivers, settings, clock, facts)
+        LogObserver(facts.log).attach(facts)
+        self.settings = settings
+        self._engine = Engine(
+            settings=settings,
+            clock=clock,
+            facts=facts,
+            codec=codec,
+            connection=connection,
+            publisher=Publisher(connection, codec, settings, clock, facts),
+            signals=Signals(facts.log),
+            watchdog=Watchdog(facts),
+            policy=settings.policy,
+            middleware=list(middleware),
+        )
+        self._publisher = self._engine.publisher
+        self._workers: list[Worker] = []
+        self._named_queues: dict[str, Queue[Any]] = {}
+        self._shutting_down: asyncio.Future[None] | None = None
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """A QueueCraft with the settings of the `QUEUECRAFT_…` environment variables.
+
+        >>> QueueCraft.from_environment().connection_state
+        'disconnected'
+        """
+        return cls(settings=settings_from_environment())
+
+    # -- publishing ----------------------------------------------------------------------------
+
+    @overload
+    async def publish(
+        self, event: Event[T], payload: T, **options: Unpack[PublishOptions]
+    ) -> str: ...
+    @overload
+    async def publish(
+        self, event: str, payload: object, **options: Unpack[PublishOptions]
+    ) -> str: ...
+    async def publish(
+        self, event: Event[Any] | str, payload: object, **options: Unpack[PublishOptions]
+    ) -> str:
+        """Publish an event to every queue bound to it; returns the message's id once the broker
+        has it.
+
+        Options: `headers, message_id, correlation_id, timestamp, key, priority, ttl, delay,
+        deliver_at, persistent, retry, dead_letter, exchange, unroutable`. Raises `Unroutable`
+        when no queue is bound, `PayloadError` when the payload does not fit, `PublishError`
+        when the broker did not take it or did not answer (`error.outcome` tells which).
+
+        >>> import asyncio
+        >>> from queuecraft import Event, QueueCraft
+        >>> async def main() -> None:
+        ...     async with QueueCraft() as qc:
+        ...         await qc.publish(Event("order.placed", dict), {"id": "o-1"}, delay=30)
+        >>> asyncio.run(main())
+        Traceback (most recent call last):
+        queuecraft.model.errors.Unroutable: no queue is bound to event 'order.placed' ...
+        """
+        return await self._publisher.publish(event, payload, options)
+
+    @overload
+    async def publish_many(
+        self,
+        event: Event[T],
+        payloads: Iterable[T],
+        *,
+        atomic: bool = False,
+        return_exceptions: Literal[False] = False,
+        **options: Unpack[PublishOptions],
+    ) -> list[str]: ...
+    @overload
+    async def publish_many(
+        self,
+        event: Event[T],
+        payloads: Iterable[T],
+        *,
+        atomic: bool = False,
+        return_exceptions: Literal[True],
+        **options: Unpack[PublishOptions],
+    ) -> list[str | QueueError]: ...
+    @overload
+    async def publish_many(
+        self,
+        event: str,
+        payloads: Iterable[object],
+        *,
+        atomic: bool = False,
+        return_exceptions: bool = False,
+        **options: Unpack[PublishOptions],
+    ) -> list[str | QueueError]: ...
+    async def publish_many(
+        self,
+        event: Event[Any] | str,
+        payloads: Iterable[Any],
+        *,
+        atomic: bool = False,
+        return_exceptions: bool = False,
+        **options: Unpack[PublishOptions],
+    ) -> Any:
+        """Publish many payloads of one event, in as few flights as possible; returns their ids.
+
+        If some fail, the others are published all the same; then `PublishError` is raised with
+        what became of each in `error.results`, or, with `return_exceptions=True`, that list is
+        returned. `atomic=True` stores all or none, where the broker can.
+
+        >>> import asyncio
+        >>> from queuecraft import Event, QueueCraft
+        >>> async def main() -> int:
+        ...     qc = QueueCraft()
+        ...     qc.worker("audit").on("#", print)
+        ...     async with qc:
+        ...         return len(await qc.publish_many(Event("n", int), range(1000)))
+        >>> asyncio.run(main())
+        1000
+        """
+        if "message_id" in options:
+            raise ConfigError("publish_many gives each message an id of its own")
+        results = await self._publisher.publish_many(event, payloads, options, atomic=atomic)
+        if not return_exceptions:
+            failed = [each for each in results if isinstance(each, QueueError)]
+            if failed:
+                unknown = any(getattr(each, "outcome", "") == "unknown" for each in failed)
+                raise PublishError(
+                    f"{len(failed)} of {len(results)} messages were not published; the first: "
+                    f"{failed[0]}",
+                    outcome="unknown" if unknown else "rejected",
+                    results=tuple(results),
+                    operation="publish_many",
+                ) from failed[0]
+        return results
+
+    @overload
+    async def send(self, queue: Queue[T], payload: T, **options: Unpack[PublishOptions]) -> str: ...
+    @overload
+    async def send(self, queue: str, payload: object, **options: Unpack[PublishOptions]) -> str: ...
+    async def send(
+        self, queue: Queue[Any] | str, payload: object, **options: Unpack[PublishOptions]
+    ) -> str:
+        """Send a payload to one queue alone; returns its id once the broker has it. The worker
+        handles it with `worker.on(queue)`, or with its only handler.
+
+        >>> import asyncio
+        >>> from queuecraft import Queue, QueueCraft
+        >>> async def main() -> None:
+        ...     async with QueueCraft() as qc:
+        ...         await qc.send(Queue("invoices", dict), {"id": "i-1"})
+        >>> asyncio.run(main())
+        Traceback (most recent call last):
+        queuecraft.model.errors.PublishError: there is no such queue; start its worker first, ...
+        """
+        if "exchange" in options:
+            raise ConfigError("send goes to a queue, not through an exchange; use publish")
+        target = self._queue(queue) if isinstance(queue, str) else queue
+        return await self._publisher.publish(target, payload, options)
+
+    # -- handling ------------------------------------------------------------------------------
+
+    def worker(
+        self, queue: str | Queue[Any] | None = None, **options: Unpack[WorkerOptions]
+    ) -> Worker:
+        """A worker for a queue. Options: `service, concurrency, prefetch, ordering, retry,
+        dead_letter, ttl, ack_timeout, max_redeliveries, exchange, middleware, durable`.
+
+        >>> from queuecraft import QueueCraft, Retry
+        >>> QueueCraft().worker("billing", retry=Retry(max_retries=5), concurrency=8)
+        <Worker 'billing' on nothing, new>
+        """
+        worker = Worker(self._engine, queue, options)
+        name = queue.name if isinstance(queue, Queue) else queue
+        if name is not None:
+            for other in self._workers:
+                same = other.named == name
+                if same and (worker.ordered or other.ordered) and other.state != "stopped":
+                    raise ConfigError(
+                        f"queue {name!r} has a worker already; ordering='key' needs to be the only "
+                        "one, raise its concurrency instead"
+                    )
+        self._workers.append(worker)
+        return worker
+
+    def include(self, instance: object) -> Worker:
+        """A worker whose handlers are the `@consume` methods of a `@channel` class.
+
+        >>> from queuecraft import QueueCraft, channel, consume
+        >>> @channel("audit")
+        ... class Audit:
+        ...     @consume("order.*")
+        ...     async def note(self, order: dict) -> None: ...
+        >>> QueueCraft().include(Audit())
+        <Worker 'audit' on order.*, new>
+        """
+        found = channel_of(instance)
+        worker = self.worker(found.queue, **found.options)
+        for event, method in handlers_of(instance):
+            worker.on(event, method)
+        return worker
+
+    def subscribe(
+        self,
+        queue: str,
+        event: Event[T],
+        *more: Event[T],
+        ttl: float | None = None,
+        retry: Retry | NoRetry | None = None,
+        dead_letter: DeadLetter | NoDeadLetter | None = None,
+        durable: bool = True,
+    ) -> MessageStream[T]:
+        """The messages of a queue, one by one, as an async iterator. Going on to the next one
+        acknowledges the last, unless it was settled by hand.
+
+        >>> import asyncio
+        >>> from queuecraft import Event, QueueCraft
+        >>> number = Event("number", int)
+        >>> async def main() -> None:
+        ...     async with QueueCraft() as qc:
+        ...         stream = qc.subscribe("numbers", number)
+        ...         await stream.open()
+        ...         await qc.publish_many(number, [1, 2, 3])
+        ...         async with stream:
+        ...             async for message in stream:
+        ...                 print(message.payload)
+        ...                 if message.payload == 3:
+        ...                     await message.ack()
+        ...                     break
+        >>> asyncio.run(main())
+        1
+        2
+        3
+        """
+        given = {"ttl": ttl, "retry": retry, "dead_letter": dead_letter}
+        options: dict[str, Any] = {
+            name: value for name, value in given.items() if value is not None
+        }
+        worker = self.worker(queue, durable=durable, **options)
+        stream: MessageStream[T] = MessageStream(worker)
+        for each in (event, *more):
+            worker.on(each, stream.handle)
+        return stream
+
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        """Every worker made so far."""
+        return tuple(self._workers)
+
+    @property
+    def registry(self) -> tuple[QueueMetadata, ...]:
+        """Every channel and its handlers, for tools to read.
+
+        >>> from queuecraft import QueueCraft
+        >>> qc = QueueCraft()
+        >>> _ = qc.worker("audit").on("order.*", print)
+        >>> qc.registry[0].queue, qc.registry[0].handlers[0].pattern
+        ('audit', 'order.*')
+        """
+        return tuple(worker.metadata for worker in self._workers)
+
+    async def run(self) -> None:
+        """Run all workers until SIGTERM or SIGINT, or until each is stopped."""
+        await asyncio.gather(*(worker.run() for worker in self._workers))
+
+    def use(self, *middleware: Middleware) -> None:
+        """Wrap every handler of workers started from now on.
+
+        >>> from queuecraft import QueueCraft
+        >>> def timed(handle):
+        ...     async def timing(message):
+        ...         return await handle(message)
+        ...
+        ...     return timing
+        >>> QueueCraft().use(timed)
+        """
+        self._engine.middleware.extend(middleware)
+
+    def observe(self, kind: type[F], observer: Callable[[F], object]) -> Callable[[], None]:
+        """Call `observer` with each fact of this kind; returns a function that stops it.
+
+        >>> from queuecraft import QueueCraft
+        >>> from queuecraft.facts import MessageFailed
+        >>> stop = QueueCraft().observe(MessageFailed, print)
+        """
+        return self._engine.facts.observe(kind, observer)
+
+    def configure(self, *, default_queue: Policy) -> None:
+        """What deliveries get where neither message, worker nor queue says otherwise.
+
+        >>> from queuecraft import Policy, QueueCraft
+        >>> qc = QueueCraft()
+        >>> qc.configure(default_queue=Policy(ack_timeout=60))
+        >>> qc.worker("billing").policy.ack_timeout
+        60
+        """
+        self._engine.policy = default_queue.over(self._engine.policy)
+
+    # -- watching ------------------------------------------------------------------------------
+
+    @property
+    def connection_state(self) -> ConnectionState:
+        """disconnected, connecting, connected, reconnecting, circuit_open, closing or closed."""
+        return self._engine.connection.state
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """Dead letters: list, count, purge, and `await qc.dead_letters.redrive("billing")`."""
+        return DeadLetters(self._engine.connection, self._engine.clock, self._dead_letter_queue)
+
+    def health_check(self) -> Health:
+        """Healthy while connected and consuming; otherwise what is wrong, and since when.
+
+        >>> from queuecraft import QueueCraft
+        >>> QueueCraft().health_check().status
+        'unhealthy'
+        """
+        connection = self._engine.connection
+        paused = {
+            worker.queue_name: worker.paused
+            for worker in self._workers
+            if worker.paused is not None
+        }
+        times = [self._publisher.last_success, *(w.counters.last_success for w in self._workers)]
+        last = max((time for time in times if time is not None), default=None)
+        healthy = connection.state == "connected" and not paused
+        return Health(
+            status="healthy" if healthy else "unhealthy",
+            connection_state=connection.state,
+            last_message_at=_moment(last),
+            last_error=connection.last_error,
+            disconnected_at=None if connection.current else _moment(connection.lost_at),
+            paused=paused,
+        )
+
+    def get_metrics(self) -> Metrics:
+        """What was sent, received, failed and so on since the start, in all and for each queue.
+
+        >>> from queuecraft import QueueCraft
+        >>> QueueCraft().get_metrics().messages_sent
+        0
+        """
+        queues = {
+            worker.queue_name: Metrics.of(worker.counters, worker.in_flight)
+            for worker in self._workers
+        }
+        return Metrics.total(self._publisher.sent, queues)
+
+    # -- life ----------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Connect now and declare the queues of all workers; `async with` does this for you.
+        Raises `ConnectionLost` when no host answers."""
+        await self._engine.connection.connect()
+        for worker in self._workers:
+            if worker.metadata.handlers:
+                await self._engine.connection.declare(worker.definition)
+
+    async def shutdown(self, timeout: float | None = None) -> None:
+        """Stop gracefully: workers finish what runs, publishes are flushed, then all is closed.
+
+        Takes at most `timeout` seconds (default: the setting `shutdown_timeout`) before handlers
+        still at work are cancelled and their messages given back.
+        """
+        if self._shutting_down is None:
+            limit = self.settings.shutdown_timeout if timeout is None else timeout
+            self._shutting_down = asyncio.ensure_future(self._shut_down(limit))
+        await asyncio.shield(self._shutting_down)
+
+    async def _shut_down(self, timeout: float) -> None:
+        engine = self._engine
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        await asyncio.gather(*(worker.stop(timeout=timeout) for worker in self._workers))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(1.0, deadline - loop.time())):
+                await engine.publisher.flush()
+        await engine.publisher.close()
+        await engine.connection.close()
+        engine.watchdog.stop()
+        engine.facts.emit(Shutdown())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(1.0, deadline - loop.time())):
+                await engine.facts.flush()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.open()
+        except BaseException:
+            await self.shutdown()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.shutdown()
+
+    def __repr__(self) -> str:
+        broker = self._engine.connection.traits.name
+        return f"<QueueCraft {broker} {self.connection_state}, {len(self._workers)} workers>"
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _queue(self, name: str) -> Queue[Any]:
+        return self._named_queues.setdefault(name, Queue(name))
+
+    def _dead_letter_queue(self, queue: str) -> str | None:
+        for worker in self._workers:
+            if worker.metadata.handlers and worker.queue_name == queue:
+                target = worker.definition.dead_letters
+                return None if target is None else target.queue
+        return None
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

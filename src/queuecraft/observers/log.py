@@ -1,0 +1,196 @@
+"""Facts as log lines: structured, escaped, and quiet while all goes well."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+from queuecraft.drivers.base import Delivery
+from queuecraft.model.outcome import Failure
+from queuecraft.runtime.facts import (
+    ConnectionStateChanged,
+    Facts,
+    MessageDeadLettered,
+    MessageDropped,
+    MessageExpired,
+    MessageFailed,
+    MessageRetried,
+    Reconnected,
+    ReconnectFailed,
+    Reconnecting,
+    Shutdown,
+    WorkerPaused,
+    WorkerResumed,
+    WorkerStarted,
+    WorkerStopped,
+)
+
+
+def printable(text: str) -> str:
+    """Text from a message, made harmless for a terminal: control characters become escapes.
+
+    >>> printable("red: \\x1b[31m")
+    'red: \\\\x1b[31m'
+    """
+    return "".join(
+        each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in text
+    )
+
+
+class LogObserver:
+    """Writes what a person on call wants to know to a logger; successes are not among it."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._log = logger
+
+    def attach(self, facts: Facts) -> None:
+        """Listen from now on."""
+        facts.observe(MessageFailed, self.failed)
+        facts.observe(MessageRetried, self.retried)
+        facts.observe(MessageDeadLettered, self.dead_lettered)
+        facts.observe(MessageDropped, self.dropped)
+        facts.observe(MessageExpired, self.expired)
+        facts.observe(ConnectionStateChanged, self.state_changed)
+        facts.observe(Reconnecting, self.reconnecting)
+        facts.observe(Reconnected, self.reconnected)
+        facts.observe(ReconnectFailed, self.reconnect_failed)
+        facts.observe(WorkerStarted, self.started)
+        facts.observe(WorkerStopped, self.stopped)
+        facts.observe(WorkerPaused, self.paused)
+        facts.observe(WorkerResumed, self.resumed)
+        facts.observe(Shutdown, self.shut_down)
+
+    def failed(self, fact: MessageFailed) -> None:
+        """A handler failed: with the whole stack, at error level."""
+        error = "" if fact.failure is None else f": {fact.failure.error_type}: {fact.failure.error}"
+        self._message(
+            logging.ERROR,
+            f"attempt {fact.attempt} failed ({fact.reason}){error}",
+            fact.worker,
+            fact.delivery,
+            fact.attempt,
+            fact.failure,
+        )
+
+    def retried(self, fact: MessageRetried) -> None:
+        """It will be tried again."""
+        self._message(
+            logging.WARNING,
+            f"attempt {fact.attempt} failed, again in {fact.delay:.3g} s",
+            fact.worker,
+            fact.delivery,
+            fact.attempt,
+        )
+
+    def dead_lettered(self, fact: MessageDeadLettered) -> None:
+        """It is kept for a person to look at."""
+        text = f"dead-lettered ({fact.reason}) after attempt {fact.attempt}"
+        self._message(logging.ERROR, text, fact.worker, fact.delivery, fact.attempt)
+
+    def dropped(self, fact: MessageDropped) -> None:
+        """It is gone."""
+        text = f"dropped ({fact.reason}) after attempt {fact.attempt}; dead letters are off"
+        self._message(logging.ERROR, text, fact.worker, fact.delivery, fact.attempt)
+
+    def expired(self, fact: MessageExpired) -> None:
+        """It came too late."""
+        self._message(logging.WARNING, "expired unhandled", fact.worker, fact.delivery, None)
+
+    def state_changed(self, fact: ConnectionStateChanged) -> None:
+        """The connection is in another state."""
+        level = logging.INFO if fact.error is None else logging.WARNING
+        why = "" if fact.error is None else f": {fact.error}"
+        self._say(level, f"connection {fact.old} → {fact.new}{why}", state=fact.new)
+
+    def reconnecting(self, fact: Reconnecting) -> None:
+        """Not yet."""
+        text = f"connecting failed ({fact.attempt}), again in {fact.delay:.1f} s: {fact.error}"
+        self._say(logging.WARNING, text, attempt=fact.attempt)
+
+    def reconnected(self, fact: Reconnected) -> None:
+        """Back again."""
+        self._say(logging.INFO, f"reconnected after {fact.downtime:.1f} s", attempt=fact.attempt)
+
+    def reconnect_failed(self, fact: ReconnectFailed) -> None:
+        """For good."""
+        text = f"gave up reconnecting after {fact.attempts} attempts: {fact.error}"
+        self._say(logging.ERROR, text, attempts=fact.attempts)
+
+    def started(self, fact: WorkerStarted) -> None:
+        """A worker is at work."""
+        self._say(logging.INFO, f"worker {fact.worker} started", queue=fact.queue)
+
+    def stopped(self, fact: WorkerStopped) -> None:
+        """A worker has ended."""
+        self._say(logging.INFO, f"worker {fact.worker} stopped", queue=fact.queue)
+
+    def paused(self, fact: WorkerPaused) -> None:
+        """A worker waits."""
+        text = f"worker {fact.worker} paused: {fact.reason}"
+        self._say(logging.WARNING, text, queue=fact.queue)
+
+    def resumed(self, fact: WorkerResumed) -> None:
+        """A worker goes on."""
+        self._say(logging.INFO, f"worker {fact.worker} resumed", queue=fact.queue)
+
+    def shut_down(self, fact: Shutdown) -> None:
+        """The end."""
+        self._say(logging.INFO, "shut down")
+
+    def _message(
+        self,
+        level: int,
+        text: str,
+        worker: str,
+        delivery: Delivery,
+        attempt: int | None,
+        failure: Failure | None = None,
+    ) -> None:
+        sent = delivery.sent
+        fields: dict[str, Any] = {
+            "queue": delivery.queue,
+            "consumer": worker,
+            "event": sent.routing_key,
+            "message_id": sent.id,
+            "correlation_id": sent.correlation_id,
+            "attempt": attempt,
+        }
+        stack = ""
+        if failure is not None:
+            fields["error"] = f"{failure.error_type}: {failure.error}"
+            fields["stack"] = failure.traceback
+            stack = f"\n{failure.traceback.rstrip()}" if failure.traceback else ""
+        self._say(level, f"{delivery.queue}: message {sent.id} {text}{stack}", **fields)
+
+    def _say(self, level: int, text: str, **fields: Any) -> None:
+        if self._log.isEnabledFor(level):
+            present = {name: value for name, value in fields.items() if value is not None}
+            self._log.log(level, "%s", printable(text), extra={"queuecraft": present})
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line, for programs: time, level, logger, message and every field.
+
+    >>> import logging
+    >>> record = logging.LogRecord("queuecraft", 40, "", 0, "attempt 1 failed", None, None)
+    >>> record.queuecraft = {"queue": "billing", "attempt": 1}
+    >>> line = json.loads(JsonFormatter().format(record))
+    >>> line["level"], line["message"], line["queue"], line["attempt"]
+    ('error', 'attempt 1 failed', 'billing', 1)
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as a line."""
+        fields: dict[str, Any] = getattr(record, "queuecraft", {})
+        line = {
+            "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage().split("\n", 1)[0],
+            **fields,
+        }
+        if record.exc_info:
+            line["stack"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
