@@ -1,0 +1,1 @@
+"""QueueCraft against its peers, measured in one run: `python -m benchmarks --help`."""
