@@ -1,7 +1,7 @@
 """Typed events over any broker, with the same guarantees on each."""
 
+import importlib.metadata
 import logging
-from importlib.metadata import PackageNotFoundError, version
 
 from queuecraft.app import QueueCraft
 from queuecraft.config import Settings
@@ -74,8 +74,8 @@ __all__ = [
 ]
 
 try:
-    __version__ = version("queuecraft")
-except PackageNotFoundError:  # running from a checkout that is not installed
+    __version__ = importlib.metadata.version("queuecraft")
+except importlib.metadata.PackageNotFoundError:  # running from a checkout that is not installed
     __version__ = "0"
 
 logging.getLogger("queuecraft").addHandler(logging.NullHandler())
