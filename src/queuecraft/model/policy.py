@@ -18,14 +18,28 @@ def _named(given: Name, original: str, suffix: str) -> str:
     return given if isinstance(given, str) else given(original)
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Whether it can stand for seconds; True and False are no numbers here.
+
+    >>> is_number(0.5), is_number(True), is_number("1")
+    (True, False, False)
+    """
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def is_whole(value: object) -> bool:
+    """Whether it can stand for a count.
+
+    >>> is_whole(3), is_whole(3.0), is_whole(True)
+    (True, False, False)
+    """
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _at_least(owner: object, **least: float) -> None:
     for name, minimum in least.items():
         value = getattr(owner, name)
-        if not _is_number(value) or not value >= minimum:
+        if not is_number(value) or not value >= minimum:
             kind = type(owner).__name__
             raise ConfigError(f"{kind}({name}={value!r}): expected a number from {minimum:g} on")
 
@@ -187,10 +201,10 @@ class Policy:
     def __post_init__(self) -> None:
         for name in ("ttl", "ack_timeout"):
             value = getattr(self, name)
-            if value is not None and not (_is_number(value) and value > 0):
+            if value is not None and not (is_number(value) and value > 0):
                 raise ConfigError(f"{name}={value!r}: expected seconds above 0, or None")
         limit = self.max_redeliveries
-        if limit is not None and not (isinstance(limit, int) and _is_number(limit) and limit >= 0):
+        if limit is not None and not (is_whole(limit) and limit >= 0):
             msg = f"max_redeliveries={self.max_redeliveries!r}: expected a whole number from 0 on"
             raise ConfigError(msg)
         if not isinstance(self.retry, (Retry, NoRetry, type(None))):

@@ -8,7 +8,15 @@ from difflib import get_close_matches
 from typing import Any, Literal, TypedDict
 
 from queuecraft.model.errors import ConfigError
-from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Policy, Retry
+from queuecraft.model.policy import (
+    DeadLetter,
+    NoDeadLetter,
+    NoRetry,
+    Policy,
+    Retry,
+    is_number,
+    is_whole,
+)
 from queuecraft.model.queue import EXCHANGE_TYPES, Exchange, ExchangeType
 
 _ABOVE_ZERO = ("publish_timeout", "shutdown_timeout", "timeout", "reconnect_delay")
@@ -81,11 +89,11 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name in _ABOVE_ZERO:
-            if not getattr(self, name) > 0:
+            if not (is_number(value := getattr(self, name)) and value > 0):
                 raise self._wrong(name, "seconds above 0")
         for name in _FROM_ONE:
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
+            if value is not None and not (is_whole(value) and value >= 1):
                 raise self._wrong(name, "a whole number from 1 on")
         for name, allowed in (
             ("exchange_type", EXCHANGE_TYPES),
@@ -94,10 +102,10 @@ class Settings:
         ):
             if getattr(self, name) not in allowed:
                 raise self._wrong(name, "one of " + ", ".join(map(repr, allowed)))
-        if self.compression_threshold < 0:
+        if not (is_whole(self.compression_threshold) and self.compression_threshold >= 0):
             raise self._wrong("compression_threshold", "bytes from 0 on")
-        if "://" not in self.url:
-            raise ConfigError(f"url={self.url!r}: expected a URL such as 'local://'")
+        if "://" not in str(self.url):  # not shown: a URL may hold a password
+            raise ConfigError("the url has no scheme; expected a URL such as 'local://'")
         self.policy  # noqa: B018  its own checks run now, not at the first message
 
     @property

@@ -1,0 +1,57 @@
+"""Which driver serves which URL."""
+
+from __future__ import annotations
+
+import pytest
+
+from queuecraft.clock import Clock
+from queuecraft.drivers.local.memory import MemoryDriver
+from queuecraft.drivers.registry import Drivers
+from queuecraft.model.errors import ConfigError
+from queuecraft.testing import FakeClock, FaultyDriver
+
+
+@pytest.mark.parametrize("url", ["local://", "local:///"])
+def test_a_local_url_is_a_queue_in_memory(url: str) -> None:
+    (driver,) = Drivers().create(url)
+    assert isinstance(driver, MemoryDriver)
+
+
+def test_each_call_makes_drivers_of_its_own() -> None:
+    drivers = Drivers()
+    assert drivers.create("local://")[0] is not drivers.create("local://")[0]
+
+
+def test_an_unknown_scheme_lists_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"'pigeon://' is no known broker.*local://"):
+        Drivers().create("pigeon://roof")
+
+
+@pytest.mark.parametrize("url", ["local://host", "local://?mode=list"])
+def test_a_local_url_that_asks_for_more_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="local://"):
+        Drivers().create(url)
+
+
+async def test_a_scheme_of_your_own_can_be_added() -> None:
+    seen: list[tuple[str, Clock]] = []
+    mine = FaultyDriver()
+
+    def factory(url: str, clock: Clock) -> list[FaultyDriver]:
+        seen.append((url, clock))
+        return [mine]
+
+    drivers = Drivers()
+    drivers.add("faulty", factory)
+    clock = FakeClock()
+    assert drivers.create("faulty://one,two", clock) == [mine]
+    assert seen == [("faulty://one,two", clock)]
+    assert "faulty" in drivers.schemes
+    assert "faulty" not in Drivers().schemes
+
+
+async def test_the_clock_reaches_the_driver() -> None:
+    clock = FakeClock()
+    (driver,) = Drivers().create("local://", clock)
+    assert isinstance(driver, MemoryDriver)
+    assert driver._clock is clock

@@ -1,0 +1,100 @@
+"""Settings are checked before anything is connected."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from queuecraft.model.errors import ConfigError
+from queuecraft.model.policy import DeadLetter, NoRetry, Policy, Retry
+from queuecraft.model.queue import Exchange
+from queuecraft.model.settings import Settings, SettingsOptions
+
+
+def test_the_defaults_are_those_that_are_documented() -> None:
+    settings = Settings()
+    assert settings.url == "local://"
+    assert settings.default_exchange == Exchange("events", "topic")
+    assert (settings.concurrency, settings.prefetch) == (1, None)
+    assert settings.policy == Policy(
+        retry=Retry(max_retries=3, initial_delay=1, factor=2, max_delay=30),
+        dead_letter=DeadLetter(),
+        max_redeliveries=20,
+    )
+    assert (settings.publish_timeout, settings.shutdown_timeout) == (30, 30)
+    assert (settings.on_outage, settings.max_pending) == ("wait", 10_000)
+    assert settings.unroutable == "error"
+    assert settings.max_message_bytes == 16 * 2**20
+
+
+def test_keywords_and_fields_are_the_same() -> None:
+    names = {each.name for each in fields(Settings)}
+    assert names - {"url"} == set(SettingsOptions.__annotations__) - {"url"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"publish_timeout": 0},
+        {"publish_timeout": "30"},
+        {"shutdown_timeout": -1},
+        {"timeout": float("nan")},
+        {"reconnect_delay": None},
+        {"reconnect_delay": True},
+        {"concurrency": 0},
+        {"concurrency": "8"},
+        {"concurrency": True},
+        {"prefetch": 1.5},
+        {"max_pending": 0},
+        {"max_message_bytes": -1},
+        {"reconnect_attempts": 0},
+        {"compression_threshold": -1},
+        {"compression_threshold": "1 KiB"},
+        {"exchange_type": "topics"},
+        {"on_outage": "panic"},
+        {"unroutable": "ignore"},
+        {"ttl": 0},
+        {"ack_timeout": "10"},
+        {"max_redeliveries": -1},
+        {"retry": 3},
+        {"dead_letter": True},
+    ],
+    ids=str,
+)
+def test_a_value_that_cannot_work_is_refused_by_name(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(ConfigError, match=name):
+        Settings.of(wrong)
+
+
+def test_a_refusal_says_what_was_expected_and_what_the_default_is() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Settings(on_outage="panic")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert str(caught.value) == "on_outage='panic': expected one of 'wait', 'fail' (default 'wait')"
+
+
+def test_an_unknown_setting_is_named_with_the_nearest_known_one() -> None:
+    with pytest.raises(ConfigError, match="unknown setting 'prefetsch'; did you mean 'prefetch'"):
+        Settings.of({"prefetsch": 1})
+    with pytest.raises(ConfigError, match=r"unknown setting 'zzz'; known: url, exchange"):
+        Settings.of({"zzz": 1})
+
+
+@pytest.mark.parametrize("url", ["guest:secret@host", "", None])
+def test_a_url_without_a_scheme_is_refused_and_not_shown(url: Any) -> None:
+    with pytest.raises(ConfigError, match="local://") as caught:
+        Settings(url=url)
+    assert "secret" not in str(caught.value)
+
+
+def test_the_url_is_not_shown() -> None:
+    assert "secret" not in repr(Settings(url="amqp://guest:secret@host"))
+
+
+def test_numbers_at_the_edge_are_fine() -> None:
+    settings = Settings(
+        publish_timeout=1, timeout=0.001, concurrency=1, compression_threshold=0, retry=NoRetry()
+    )
+    assert settings.policy.retry == NoRetry()
