@@ -55,3 +55,27 @@ async def test_the_clock_reaches_the_driver() -> None:
     (driver,) = Drivers().create("local://", clock)
     assert isinstance(driver, MemoryDriver)
     assert driver._clock is clock
+
+
+def test_a_scheme_is_known_in_upper_case_too() -> None:
+    drivers = Drivers()
+    drivers.add("Faulty", lambda url, clock: [FaultyDriver()])
+    assert "faulty" in drivers.schemes
+    assert len(drivers.create("FAULTY://")) == len(drivers.create("faulty://")) == 1
+    (driver,) = drivers.create("LOCAL://")
+    assert isinstance(driver, MemoryDriver)
+
+
+@pytest.mark.parametrize("scheme", ["", "redis://", "my_redis", "1st", "re dis", "ré"])
+def test_what_no_url_can_begin_with_is_no_scheme(scheme: str) -> None:
+    with pytest.raises(ConfigError, match="scheme"):
+        Drivers().add(scheme, lambda url, clock: [FaultyDriver()])
+
+
+@pytest.mark.parametrize(
+    "url", ["", "local", "amqp:user:s3cret@host", "user:s3cret@host://", "amqp://u:s3cret@[::1"]
+)
+def test_what_no_driver_serves_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(ConfigError, match="no known broker; use one of local://") as caught:
+        Drivers().create(url)
+    assert "s3cret" not in str(caught.value)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any, Literal, TypedDict
+from math import inf
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from queuecraft.model.errors import ConfigError
+from queuecraft.model.naming import check_name
 from queuecraft.model.policy import (
     DeadLetter,
     NoDeadLetter,
@@ -19,8 +21,8 @@ from queuecraft.model.policy import (
 )
 from queuecraft.model.queue import EXCHANGE_TYPES, Exchange, ExchangeType
 
-_ABOVE_ZERO = ("publish_timeout", "shutdown_timeout", "timeout", "reconnect_delay")
-_FROM_ONE = ("concurrency", "prefetch", "max_pending", "max_message_bytes", "reconnect_attempts")
+_Check: TypeAlias = tuple[Callable[[Any], bool], str]
+"""Whether a value will do, and what is expected of it."""
 
 
 class SettingsOptions(TypedDict, total=False):
@@ -88,25 +90,13 @@ class Settings:
     max_message_bytes: int = 16 * 1024 * 1024
 
     def __post_init__(self) -> None:
-        for name in _ABOVE_ZERO:
-            if not (is_number(value := getattr(self, name)) and value > 0):
-                raise self._wrong(name, "seconds above 0")
-        for name in _FROM_ONE:
-            value = getattr(self, name)
-            if value is not None and not (is_whole(value) and value >= 1):
-                raise self._wrong(name, "a whole number from 1 on")
-        for name, allowed in (
-            ("exchange_type", EXCHANGE_TYPES),
-            ("on_outage", ("wait", "fail")),
-            ("unroutable", ("error", "drop")),
-        ):
-            if getattr(self, name) not in allowed:
-                raise self._wrong(name, "one of " + ", ".join(map(repr, allowed)))
-        if not (is_whole(self.compression_threshold) and self.compression_threshold >= 0):
-            raise self._wrong("compression_threshold", "bytes from 0 on")
-        if "://" not in str(self.url):  # not shown: a URL may hold a password
+        url: object = self.url
+        if not isinstance(url, str) or "://" not in url:
+            # What was given is not shown: it may hold a password.
             raise ConfigError("the url has no scheme; expected a URL such as 'local://'")
-        self.policy  # noqa: B018  its own checks run now, not at the first message
+        for name, (will_do, expected) in _CHECKS.items():
+            if not will_do(getattr(self, name)):
+                raise self._wrong(name, expected)
 
     @property
     def policy(self) -> Policy:
@@ -141,6 +131,67 @@ class Settings:
         return cls(**values)
 
     def _wrong(self, name: str, expected: str) -> ConfigError:
-        default = next(each.default for each in fields(self) if each.name == name)
+        setting = next(each for each in fields(self) if each.name == name)
+        make = setting.default_factory
+        default = setting.default if make is MISSING else make()
         value = getattr(self, name)
         return ConfigError(f"{name}={value!r}: expected {expected} (default {default!r})")
+
+
+# -- what each setting may be ----------------------------------------------------------------------
+
+
+def _whole(least: int, expected: str) -> _Check:
+    return lambda value: is_whole(value) and value >= least, expected
+
+
+def _one_of(*allowed: object) -> _Check:
+    return lambda value: value in allowed, "one of " + ", ".join(map(repr, allowed))
+
+
+def _is(*kinds: type, expected: str) -> _Check:
+    return lambda value: isinstance(value, kinds), expected
+
+
+def _or_none(check: _Check) -> _Check:
+    will_do, expected = check
+    return lambda value: value is None or will_do(value), f"{expected}, or None"
+
+
+def _is_name(value: Any) -> bool:
+    try:
+        check_name("exchange", value)
+    except ConfigError:
+        return False
+    return True
+
+
+# A timer cannot be set to infinity, and no clock lives that long.
+_SECONDS: _Check = (lambda value: is_number(value) and 0 < value < inf, "seconds above 0")
+_FROM_ONE = _whole(1, "a whole number from 1 on")
+
+_CHECKS: Mapping[str, _Check] = {
+    "exchange": (_is_name, "a name of 1 to 255 bytes"),
+    "exchange_type": _one_of(*EXCHANGE_TYPES),
+    "retry": _is(Retry, NoRetry, expected="Retry(…) or NoRetry()"),
+    "dead_letter": _is(DeadLetter, NoDeadLetter, expected="DeadLetter(…) or NoDeadLetter()"),
+    "ttl": _or_none(_SECONDS),
+    "ack_timeout": _or_none(_SECONDS),
+    "max_redeliveries": _whole(0, "a whole number from 0 on"),
+    "concurrency": _FROM_ONE,
+    "prefetch": _or_none(_FROM_ONE),
+    "compression": _is(bool, str, type(None), expected="its name, True for gzip, or None"),
+    "compression_threshold": _whole(0, "bytes from 0 on"),
+    "serializer": _is(str, expected="its name"),
+    "publish_timeout": _SECONDS,
+    "on_outage": _one_of("wait", "fail"),
+    "max_pending": _FROM_ONE,
+    "unroutable": _one_of("error", "drop"),
+    "shutdown_timeout": _SECONDS,
+    "timeout": _SECONDS,
+    "heartbeat": _SECONDS,
+    "auto_reconnect": _is(bool, expected="True or False"),
+    "reconnect_delay": _SECONDS,
+    "reconnect_attempts": _or_none(_FROM_ONE),
+    "max_message_bytes": _FROM_ONE,
+}

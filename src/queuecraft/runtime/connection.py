@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from queuecraft.clock import Clock
 from queuecraft.drivers.base import Driver, Exchange, Queue, Traits
-from queuecraft.model.errors import ConnectionLost, QueueError
+from queuecraft.model.errors import ConfigError, ConnectionLost, QueueError, TopologyMismatch
 from queuecraft.model.settings import Settings
 from queuecraft.runtime.facts import (
     ConnectionState,
@@ -22,6 +21,7 @@ from queuecraft.runtime.facts import (
 )
 
 MAX_DELAY = 30.0
+FREE = 5  # connections in a row that may break at once before the next is waited for
 
 
 class Connection:
@@ -29,12 +29,17 @@ class Connection:
 
     Whoever meets a `ConnectionLost` reports it with `lost`; from then on `current` is None and
     `ready` waits until a host answers again and everything declared before stands there too.
+    One task does all the connecting, so that no driver is ever opened twice at a time.
     """
 
     def __init__(
         self, drivers: Sequence[Driver], settings: Settings, clock: Clock, facts: Facts
     ) -> None:
+        if not drivers:
+            raise ConfigError("there is no driver to connect with; drivers= is empty")
         self.current: Driver | None = None
+        self.generation = 0
+        """Counts the connections there have been: what belongs to an older one is void."""
         self.traits: Traits = drivers[0].traits
         self.state: ConnectionState = "disconnected"
         self.last_error: str | None = None
@@ -48,39 +53,44 @@ class Connection:
         self._queues: dict[str, Queue] = {}
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._failed: ConnectionLost | None = None
+        self._failed: ConnectionLost | None = None  # for good, unless `connect` is called
+        self._refusal: ConnectionLost | None = None  # of the last host tried, until one answers
+        self._rounds = 0  # over all hosts, in vain
+        self._broken: Driver | None = None  # lost, and not yet closed
+        self._opened_at = 0.0
+        self._brief = 0  # connections in a row that broke at once
 
     # -- getting a driver ----------------------------------------------------------------------
 
+    @property
+    def down(self) -> bool:
+        """Whether there is an outage, as against a connection that nobody has asked for yet."""
+        trying = self.state == "connecting" and self._refusal is not None
+        return trying or self.state == "reconnecting"
+
     async def connect(self) -> None:
         """Connect now, trying each host once; raises `ConnectionLost` if none answers."""
-        if self.current is not None:
-            return
-        if self._task is not None:
-            await self.ready()
-            return
-        self._change("connecting")
-        error: ConnectionLost | None = None
-        for _ in self._drivers:
-            error = await self._try_open()
-            if error is None:
-                return
-            self._host += 1
-        assert error is not None
-        self._change("disconnected", error)
-        raise error
+        self._failed = None  # asked for by hand, it is tried again
+        if self.current is None and self._task is None and self.state == "disconnected":
+            self._start(once=True)
+        await self.ready(patient=False)
 
-    async def ready(self) -> Driver:
-        """An open driver; waits for one as long as reconnecting goes on."""
+    async def ready(self, *, patient: bool = True) -> Driver:
+        """An open driver; waits for one as long as reconnecting goes on, or, if not patient,
+        until each host has been tried once more."""
+        rounds = self._rounds
+        patient = patient and self._settings.auto_reconnect
         while self.current is None:
             if self.state in ("closing", "closed"):
-                raise ConnectionLost("this QueueCraft is shut down", broker=self.traits.name)
+                raise ConnectionLost(
+                    "this QueueCraft is shut down; make a new one", broker=self.traits.name
+                )
             if self._failed is not None:
-                raise self._failed
+                raise _again(self._failed)
+            if self._refusal is not None and self._rounds > rounds and not patient:
+                raise _again(self._refusal)
             if self._task is None:
-                if self.state == "disconnected":
-                    self._change("connecting")
-                self._task = asyncio.get_running_loop().create_task(self._reconnect())
+                self._start(once=not self._settings.auto_reconnect)
             self._changed.clear()
             await self._changed.wait()
         return self.current
@@ -91,42 +101,45 @@ class Connection:
             return
         self.current = None
         self.lost_at = self._clock.now()
+        lasted = self._clock.monotonic() - self._opened_at
+        self._brief = self._brief + 1 if lasted < self._settings.reconnect_delay else 0
         self._change("reconnecting", error)
         if self._facts.wants(Disconnected):
             self._facts.emit(Disconnected(error=str(error)))
-        if self._settings.auto_reconnect:
-            self._task = asyncio.get_running_loop().create_task(self._reconnect(driver))
-        else:
-            self._fail(error, 0)
+        self._broken = driver
+        self._task = asyncio.get_running_loop().create_task(self._reconnect(driver, error))
 
     # -- what must exist on the broker ---------------------------------------------------------
 
     def prepared(self, exchange: Exchange) -> bool:
-        """Whether the exchange is known to exist."""
-        return exchange.name in self._exchanges
+        """Whether the exchange is known to exist as it is asked for."""
+        return self._exchanges.get(exchange.name) == exchange
 
     async def prepare(self, exchange: Exchange) -> None:
         """Make an exchange, now and after each reconnect."""
-        if not self.prepared(exchange):
+        while not self.prepared(exchange):
             driver = await self.ready()
-            try:
-                await driver.prepare([exchange])
-            except ConnectionLost as error:
-                self.lost(driver, error)
-                raise
-            self._exchanges[exchange.name] = exchange
+            if await self._stands(driver, driver.prepare([exchange])):
+                self._exchanges[exchange.name] = exchange
 
     async def declare(self, queue: Queue) -> None:
         """Make a queue with all that belongs to it, now and after each reconnect."""
         while True:
             driver = await self.ready()
-            try:
-                await driver.declare(queue)
-            except ConnectionLost as error:
+            if await self._stands(driver, driver.declare(queue)):
+                self._queues[queue.name] = queue
+                return
+
+    async def _stands(self, driver: Driver, work: Awaitable[None]) -> bool:
+        """Whether the work was done and is still good: the next host knows nothing of it."""
+        generation = self.generation
+        try:
+            await work
+        except ConnectionLost as error:
+            if self.generation == generation:
                 self.lost(driver, error)
-                continue
-            self._queues[queue.name] = queue
-            return
+            return False
+        return self.current is driver and self.generation == generation
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -138,82 +151,147 @@ class Connection:
             self._change("closing")
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
-        driver, self.current = self.current, None
+            await asyncio.wait([self._task])
+        driver, self.current = self.current or self._broken, None
         if driver is not None:
             await self._close_quietly(driver)
         self._change("closed")
 
     # -- inside --------------------------------------------------------------------------------
 
-    async def _reconnect(self, broken: Driver | None = None) -> None:
-        if broken is not None:
-            await self._close_quietly(broken)
-        attempt = 0
-        limit = self._settings.reconnect_attempts
+    def _start(self, *, once: bool) -> None:
+        self._refusal = None
+        self._change("connecting")
+        self._task = asyncio.get_running_loop().create_task(self._connect(once=once))
+
+    async def _connect(self, *, once: bool) -> None:
+        """The first connection, or another one asked for by hand."""
+        limit = len(self._drivers) if once else self._settings.reconnect_attempts
+        try:
+            error, attempts = await self._find_host(limit)
+            if error is None:
+                return
+            if once:
+                self._change("disconnected", error)
+            else:
+                self._fail(error, attempts)
+        finally:
+            self._finish()
+
+    async def _reconnect(self, broken: Driver, error: QueueError) -> None:
         since = self._clock.monotonic()
+        try:
+            await self._close_quietly(broken)
+            self._broken = None
+            if not self._settings.auto_reconnect:
+                self._fail(error, 0)
+                return
+            if self._brief > FREE:  # it connects, and breaks at once: do not hammer the broker
+                await self._pause(self._brief - FREE, self._brief, error)
+            failure, attempts = await self._find_host(self._settings.reconnect_attempts)
+            if failure is not None:
+                self._fail(failure, attempts)
+            elif self._facts.wants(Reconnected):
+                downtime = self._clock.monotonic() - since
+                self._facts.emit(Reconnected(attempt=attempts + 1, downtime=downtime))
+        finally:
+            self._finish()
+
+    def _finish(self) -> None:
+        self._task = None
+        self._changed.set()
+
+    async def _find_host(self, limit: int | None) -> tuple[ConnectionLost | None, int]:
+        """Walk the hosts until one answers; how it failed if none did, and how many tries."""
+        attempt = 0
         while (error := await self._try_open()) is not None:
             attempt += 1
             self._host += 1
-            if limit is not None and attempt >= limit:
-                self._fail(error, attempt)
-                return
             # The hosts are walked without a pause; the wait grows with each full round.
             rounds, place = divmod(attempt, len(self._drivers))
-            delay = 0.0
             if place == 0:
-                longest = min(
-                    self._settings.reconnect_delay * 2.0 ** min(rounds - 1, 30), MAX_DELAY
-                )
-                delay = longest * random.uniform(0.5, 1.0)
-            self._facts.emit(Reconnecting(attempt=attempt, delay=delay, error=str(error)))
-            if delay:
-                await self._clock.sleep(delay)
-        self._task = None
-        if broken is not None and self._facts.wants(Reconnected):
-            downtime = self._clock.monotonic() - since
-            self._facts.emit(Reconnected(attempt=attempt + 1, downtime=downtime))
+                self._rounds += 1
+                self._changed.set()
+            if limit is not None and attempt >= limit:
+                return error, attempt
+            await self._pause(rounds if place == 0 else 0, attempt, error)
+        return None, attempt
+
+    async def _pause(self, rounds: int, attempt: int, error: QueueError) -> None:
+        delay = 0.0
+        if rounds:
+            longest = self._settings.reconnect_delay * 2.0 ** min(rounds - 1, 30)
+            delay = min(longest, MAX_DELAY) * random.uniform(0.5, 1.0)
+        self._facts.emit(Reconnecting(attempt=attempt, delay=delay, error=str(error)))
+        if delay:
+            await self._clock.sleep(delay)
 
     async def _try_open(self) -> ConnectionLost | None:
         driver = self._drivers[self._host % len(self._drivers)]
         try:
-            async with asyncio.timeout(self._settings.timeout):
-                await driver.open()
-                if self._exchanges:
-                    await driver.prepare(tuple(self._exchanges.values()))
-                for queue in tuple(self._queues.values()):
-                    await driver.declare(queue)
-        except (QueueError, OSError, TimeoutError) as error:
+            await self._in_time(driver.open())
+            await self._restore(driver)
+        except (Exception, asyncio.CancelledError) as error:
             await self._close_quietly(driver)
-            if isinstance(error, ConnectionLost):
-                self.last_error = str(error)
-                return error
-            lost = ConnectionLost(
-                f"cannot connect: {str(error) or 'no answer in time'}", broker=self.traits.name
-            )
-            lost.__cause__ = error
-            self.last_error = str(lost)
-            return lost
+            if isinstance(error, asyncio.CancelledError) and being_cancelled():
+                raise
+            self._refusal = self._as_lost(error)
+            self.last_error = str(self._refusal)
+            return self._refusal
         self.current = driver
+        self.generation += 1
         self.traits = driver.traits
-        self._failed = None
+        self._refusal = None
+        self._opened_at = self._clock.monotonic()
         self._change("connected")
         return None
 
+    async def _restore(self, driver: Driver) -> None:
+        """Make everything on this host that was made before, on it or on another."""
+        exchanges = tuple(self._exchanges.values())
+        try:
+            if exchanges:
+                await self._in_time(driver.prepare(exchanges))
+        except TopologyMismatch:
+            for exchange in exchanges:
+                await self._remake(driver.prepare([exchange]))
+        for queue in tuple(self._queues.values()):
+            await self._remake(driver.declare(queue))
+
+    async def _remake(self, work: Awaitable[None]) -> None:
+        try:
+            await self._in_time(work)
+        except TopologyMismatch as error:  # no attempt mends it, and the rest is not to blame
+            self._facts.log.error("not as it was before the connection was lost: %s", error)
+
+    async def _in_time(self, work: Awaitable[None]) -> None:
+        async with asyncio.timeout(self._settings.timeout):
+            await work
+
     async def _close_quietly(self, driver: Driver) -> None:
         try:
-            async with asyncio.timeout(self._settings.timeout):
-                await driver.close()
-        except Exception as error:  # the connection is gone already; how it ends is no matter
-            self._facts.log.debug("closing a lost connection: %s", error)
+            await self._in_time(driver.close())
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and being_cancelled():
+                raise
+            # The connection is gone already; how it ends is no matter.
+            self._facts.log.debug("closing a lost connection: %r", error)
+
+    def _as_lost(self, error: BaseException) -> ConnectionLost:
+        if isinstance(error, ConnectionLost):
+            return error
+        if isinstance(error, TimeoutError):
+            reason = f"no answer within {self._settings.timeout:g} s"
+        else:
+            reason = str(error) or repr(error)
+        lost = ConnectionLost(f"cannot connect: {reason}", broker=self.traits.name)
+        lost.__cause__ = error
+        return lost
 
     def _fail(self, error: QueueError, attempts: int) -> None:
-        self._task = None
-        self._failed = ConnectionLost(
-            f"gave up after {attempts} attempts to reconnect: {error}", broker=self.traits.name
-        )
+        what = f"gave up after {attempts} attempts to connect" if attempts else "not connected"
+        text = f"{what}: {error.message}; open() tries again"
+        self._failed = ConnectionLost(text, broker=self.traits.name)
         self._failed.__cause__ = error
         self._change("disconnected", error)
         self._facts.emit(ReconnectFailed(attempts=attempts, error=str(error)))
@@ -226,3 +304,16 @@ class Connection:
         if old != state and self._facts.wants(ConnectionStateChanged):
             text = None if error is None else str(error)
             self._facts.emit(ConnectionStateChanged(old=old, new=state, error=text))
+
+
+def _again(error: ConnectionLost) -> ConnectionLost:
+    """The same error for one more caller: raised again and again, one object would grow."""
+    again = ConnectionLost(error.message, broker=error.broker, operation=error.operation)
+    again.__cause__ = error.__cause__
+    return again
+
+
+def being_cancelled() -> bool:
+    """Whether the task itself is to end, as against a driver that lets a `CancelledError` out."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

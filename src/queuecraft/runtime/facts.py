@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import msgspec
 
 from queuecraft.model.envelope import Delivery, Outgoing
+from queuecraft.model.errors import ConfigError
 from queuecraft.model.outcome import Failure
 
 ConnectionState: TypeAlias = Literal[
@@ -201,20 +202,24 @@ class Facts:
 
     def __init__(self, logger: logging.Logger | None = None) -> None:
         self.log = logger or logging.getLogger("queuecraft")
-        self._observers: list[tuple[type[Fact], Callable[[Any], object]]] = []
+        self._observers: dict[object, tuple[type[Fact], Callable[[Any], object]]] = {}
         self._for: dict[type[Fact], tuple[Callable[[Any], object], ...]] = {}
         self._tasks: set[asyncio.Task[object]] = set()
 
     def observe(self, kind: type[F], observer: Callable[[F], object]) -> Callable[[], None]:
         """Call `observer` with each fact of this kind; the result stops it again."""
-        entry = (kind, observer)
-        self._observers.append(entry)
+        wanted: object = kind
+        if not (isinstance(wanted, type) and issubclass(wanted, Fact)):
+            raise ConfigError(f"observe({kind!r}, …): expected a class from queuecraft.facts")
+        if not callable(observer):
+            raise ConfigError(f"observe(…, {observer!r}): expected a function of one fact")
+        entry = object()  # observed twice, it is stopped twice
+        self._observers[entry] = (kind, observer)
         self._for.clear()
 
         def stop() -> None:
-            if entry in self._observers:
-                self._observers.remove(entry)
-                self._for.clear()
+            self._observers.pop(entry, None)
+            self._for.clear()
 
         return stop
 
@@ -223,7 +228,9 @@ class Facts:
         found = self._for.get(kind)
         if found is None:
             found = self._for[kind] = tuple(
-                observer for wanted, observer in self._observers if issubclass(kind, wanted)
+                observer
+                for wanted, observer in self._observers.values()
+                if issubclass(kind, wanted)
             )
         return bool(found)
 
@@ -236,8 +243,9 @@ class Facts:
                 result = observer(fact)
                 if inspect.iscoroutine(result):
                     self._start(result)
-            except Exception:
-                self.log.exception("observer %r failed on %s", observer, type(fact).__name__)
+            except (Exception, asyncio.CancelledError):  # the latter from a future it looked at
+                name = getattr(observer, "__qualname__", type(observer).__qualname__)
+                self.log.exception("observer %s failed on %s", name, type(fact).__name__)
 
     async def flush(self) -> None:
         """Wait for async observers that are still at work."""
@@ -245,7 +253,11 @@ class Facts:
             await asyncio.wait(set(self._tasks))
 
     def _start(self, coroutine: Coroutine[Any, Any, object]) -> None:
-        task = asyncio.get_running_loop().create_task(coroutine)
+        try:
+            task = asyncio.get_running_loop().create_task(coroutine)
+        except RuntimeError:  # no loop turns here
+            coroutine.close()
+            raise
         self._tasks.add(task)
         task.add_done_callback(self._finish)
 

@@ -1,22 +1,24 @@
-"""The keywords that `publish`, `publish_many` and `send` share, turned into a message."""
+"""The keywords that `publish`, `publish_many` and `send` share, checked before anything is sent."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from copy import copy
+import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from os import urandom
 from typing import Any, Literal, TypedDict
 
 import msgspec
 
-from queuecraft.codec import Codec
 from queuecraft.codec.headers import RETRY_POLICY, check_user_headers
-from queuecraft.drivers.base import NO_HEADERS, Exchange, Outgoing, Traits
-from queuecraft.model.errors import ConfigError, PayloadError, QueueError, UnsupportedFeature
+from queuecraft.codec.reason import shorten
+from queuecraft.drivers.base import NO_HEADERS, Exchange, Traits
+from queuecraft.model.errors import ConfigError, UnsupportedFeature
+from queuecraft.model.naming import MAX_NAME
 from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Policy, Retry
 from queuecraft.model.types import Headers
+
+MAX_KEY = 8192  # bytes; a key travels in a header, and all of those share one frame
+FOR_EVER = 250_000_000_000.0  # seconds; a time beyond the year 9999 cannot be written down
 
 
 class PublishOptions(TypedDict, total=False):
@@ -38,137 +40,78 @@ class PublishOptions(TypedDict, total=False):
     unroutable: Literal["error", "drop"]
 
 
-class Recipe:
-    """How messages of one event, or for one queue, are made; worked out once."""
+_KNOWN = frozenset(PublishOptions.__annotations__)
 
-    __slots__ = (
-        "_encode",
-        "_key",
-        "_now",
-        "content_type",
-        "exchange",
-        "exchange_name",
-        "name",
-        "prepared",
-        "queue",
-    )
 
-    def __init__(
-        self,
-        name: str,
-        payload_type: Any,
-        codec: Codec,
-        now: Callable[[], float],
-        *,
-        key: Callable[[Any], str] | None = None,
-        exchange: Exchange | None = None,
-        queue: str | None = None,
-    ) -> None:
-        self.name = name
-        self.exchange = exchange
-        self.exchange_name = "" if exchange is None else exchange.name
-        self.queue = queue
-        self.content_type = codec.content_type_for(payload_type)
-        self.prepared = exchange is None
-        self._encode = codec.encoder(payload_type)
-        self._key = key
-        self._now = now
+class Details(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """What the options of one call come to; an option that is None was left out."""
 
-    def make(self, payload: object) -> Outgoing:
-        """The message for a payload, with no options: the path that must be cheap."""
-        body, encoding = self._encode(payload)
-        return Outgoing(
-            body,
-            urandom(16).hex(),
-            self.exchange_name,
-            self.name,
-            self._now(),
-            self.content_type,
-            encoding,
-            self.key_of(payload) if self._key is not None else None,
-            self.queue,
-        )
+    timestamp: float
+    message_id: str | None = None
+    correlation_id: str | None = None
+    key: str | None = None
+    headers: Headers = NO_HEADERS
+    due_at: float | None = None
+    expires_at: float | None = None
+    priority: int = 0
+    persistent: bool = True
 
-    def make_many(self, payloads: Sequence[object]) -> tuple[list[Outgoing], dict[int, QueueError]]:
-        """The messages for many payloads, and what was wrong with which: what can be done once
-        for all of them is."""
-        encode, key_of = self._encode, self._key and self.key_of
-        exchange, name, kind, queue = self.exchange_name, self.name, self.content_type, self.queue
-        now = self._now()
-        ids = urandom(16 * len(payloads)).hex()
-        messages: list[Outgoing] = []
-        errors: dict[int, QueueError] = {}
-        at = 0
-        for payload in payloads:
-            try:
-                body, encoding = encode(payload)
-                key = key_of(payload) if key_of is not None else None
-            except QueueError as error:
-                errors[at // 32] = error
-            else:
-                messages.append(
-                    Outgoing(
-                        body, ids[at : at + 32], exchange, name, now, kind, encoding, key, queue
-                    )
-                )
-            at += 32
-        return messages, errors
-
-    def make_with(self, payload: object, options: PublishOptions, traits: Traits) -> Outgoing:
-        """The message for a payload, with everything the caller asked for."""
-        unknown = options.keys() - PublishOptions.__annotations__.keys()
-        if unknown:
+    @classmethod
+    def of(cls, options: PublishOptions, now: float, traits: Traits) -> Details:
+        """The options of a call at this moment, for a broker that can do this much."""
+        if not options.keys() <= _KNOWN:
+            unknown = min(options.keys() - _KNOWN)
             known = ", ".join(PublishOptions.__annotations__)
-            raise ConfigError(f"unknown option {min(unknown)!r} of publish; known: {known}")
-        body, encoding = self._encode(payload)
-        now = self._now()
+            raise ConfigError(f"unknown option {unknown!r} of publish; known: {known}")
         due_at = _due(options, now)
         expires_at = None
         if (ttl := options.get("ttl")) is not None:
             expires_at = (now if due_at is None else due_at) + _seconds("ttl", ttl, above=True)
-        key = options.get("key")
-        if key is None:
-            key = self.key_of(payload)
-        return Outgoing(
-            body,
-            _text("message_id", options.get("message_id")) or urandom(16).hex(),
-            self.exchange_name,
-            self.name,
-            now if (stamp := options.get("timestamp")) is None else _epoch("timestamp", stamp),
-            self.content_type,
-            encoding,
-            _text("key", key),
-            queue=self.queue,
-            headers=_headers(options),
-            due_at=due_at,
-            expires_at=expires_at,
-            priority=_priority(options.get("priority", 0), traits),
-            persistent=options.get("persistent", True),
-            correlation_id=_text("correlation_id", options.get("correlation_id")),
+        timestamp = now
+        if (stamp := options.get("timestamp")) is not None:
+            timestamp = _epoch("timestamp", stamp)
+            if due_at is None:
+                due_at = now  # a time to live counts from here, not from what the timestamp says
+        return cls(
+            timestamp,
+            _text("message_id", options.get("message_id"), MAX_NAME, least=1),
+            _text("correlation_id", options.get("correlation_id"), MAX_NAME),
+            _text("key", options.get("key"), MAX_KEY),
+            _headers(options),
+            due_at,
+            expires_at,
+            _priority(options.get("priority"), traits),
+            _persistent(options.get("persistent")),
         )
 
-    def through(self, exchange: Exchange, *, prepared: bool) -> Recipe:
-        """The same by way of another exchange."""
-        other = copy(self)
-        other.exchange = exchange
-        other.exchange_name = exchange.name
-        other.prepared = prepared
-        return other
 
-    def key_of(self, payload: object) -> str | None:
-        """The key that the event's own function gives the payload."""
-        if self._key is None:
-            return None
-        try:
-            key = self._key(payload)
-        except Exception as error:
-            raise PayloadError(
-                f"the key function of event {self.name!r} failed: {error}"
-            ) from error
-        if not isinstance(key, str):
-            kind = type(key).__name__
-            raise PayloadError(f"the key function of event {self.name!r} gave {kind}, not a str")
-        return key
+def drops(options: PublishOptions, *, otherwise: bool) -> bool:
+    """Whether an event nobody is bound to may be dropped.
+
+    >>> drops({"unroutable": "drop"}, otherwise=False)
+    True
+    """
+    value: object = options.get("unroutable")
+    if value not in ("error", "drop", None):
+        raise ConfigError(f"unroutable={value!r}: expected 'error' or 'drop'")
+    return otherwise if value is None else value == "drop"
+
+
+def is_text(value: object, limit: int, *, least: int = 0) -> bool:
+    """Whether it is a str that every broker can write, of no more bytes than the limit.
+
+    >>> is_text("o-1", 255), is_text(5, 255), is_text("half of \\ud83d", 255)
+    (True, False, False)
+    """
+    if not isinstance(value, str):
+        return False
+    try:
+        return least <= (len(value) if value.isascii() else len(value.encode())) <= limit
+    except UnicodeEncodeError:
+        return False
+
+
+# -- the policy that travels with a message --------------------------------------------------------
 
 
 def policy_header(options: PublishOptions) -> str | None:
@@ -181,8 +124,15 @@ def policy_header(options: PublishOptions) -> str | None:
     if isinstance(checked.retry, NoRetry):
         value["max_retries"] = 0
     elif checked.retry is not None:
-        value.update(msgspec.to_builtins(checked.retry))
+        numbers: dict[str, float] = msgspec.to_builtins(checked.retry)
+        # JSON has no infinity.
+        value.update({name: min(each, sys.float_info.max) for name, each in numbers.items()})
     if checked.dead_letter is not None:
+        if checked.dead_letter not in (DeadLetter(), NoDeadLetter()):
+            raise ConfigError(
+                f"dead_letter={dead_letter!r}: a message can only say whether it is kept; where "
+                "is said by its worker"
+            )
         value["dead_letter"] = isinstance(checked.dead_letter, DeadLetter)
     return msgspec.json.encode(value).decode()
 
@@ -205,7 +155,8 @@ def policy_for(headers: Headers, consumer: Policy) -> Policy:
         if value.get("max_retries") == 0:
             retry = NoRetry()
         elif value:
-            value["max_retries"] = int(value.get("max_retries", 0))
+            if "max_retries" in value:
+                value["max_retries"] = int(value["max_retries"])
             retry = Retry(**value)
     except (msgspec.MsgspecError, ConfigError, TypeError, ValueError, OverflowError):
         return consumer
@@ -215,12 +166,17 @@ def policy_for(headers: Headers, consumer: Policy) -> Policy:
     ).over(consumer)
 
 
+# -- one by one ------------------------------------------------------------------------------------
+
+
 def _headers(options: PublishOptions) -> Headers:
-    given = options.get("headers")
+    given: object = options.get("headers")
     policy = policy_header(options)
     if given is None and policy is None:
         return NO_HEADERS
-    headers = dict(given or {})
+    if not isinstance(given, (Mapping, type(None))):
+        raise ConfigError(f"headers={shorten(repr(given), 60)}: expected names and values, a dict")
+    headers: dict[str, Any] = dict(given or {})
     check_user_headers(headers)
     if policy is not None:
         headers[RETRY_POLICY] = policy
@@ -228,36 +184,44 @@ def _headers(options: PublishOptions) -> Headers:
 
 
 def _due(options: PublishOptions, now: float) -> float | None:
+    """When it is due, if that is not now."""
     delay, deliver_at = options.get("delay"), options.get("deliver_at")
     if delay is not None and deliver_at is not None:
         raise ConfigError("give delay= or deliver_at=, not both")
+    due = now
     if delay is not None:
-        return now + _seconds("delay", delay) if delay else None
-    return None if deliver_at is None else _epoch("deliver_at", deliver_at)
+        due = now + _seconds("delay", delay)
+    elif deliver_at is not None:
+        due = _epoch("deliver_at", deliver_at)
+    return due if due > now else None
 
 
 def _seconds(name: str, value: object, *, above: bool = False) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigError(f"{name}={value!r}: expected a number of seconds")
-    if value < 0 or (above and value == 0):
+    if not 0 <= value < FOR_EVER or (above and value == 0):
         raise ConfigError(f"{name}={value!r}: expected seconds {'above' if above else 'from'} 0")
     return value
 
 
 def _epoch(name: str, value: object) -> float:
-    if not isinstance(value, datetime) or value.tzinfo is None:
+    if not isinstance(value, datetime) or value.utcoffset() is None:
         example = datetime(2030, 1, 1, tzinfo=UTC)
         raise ConfigError(f"{name}={value!r}: expected a datetime with a time zone, as {example!r}")
     return value.timestamp()
 
 
-def _text(name: str, value: object) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise ConfigError(f"{name}={value!r}: expected a str")
+def _text(name: str, value: str | None, limit: int, *, least: int = 0) -> str | None:
+    if value is not None and not is_text(value, limit, least=least):
+        raise ConfigError(
+            f"{name}={shorten(repr(value), 60)}: expected a str of {least} to {limit:,} bytes"
+        )
     return value
 
 
 def _priority(value: object, traits: Traits) -> int:
+    if value is None:
+        return 0
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 255:
         raise ConfigError(f"priority={value!r}: expected a whole number from 0 to 255")
     if value and not traits.priority:
@@ -267,3 +231,9 @@ def _priority(value: object, traits: Traits) -> int:
             operation="publish",
         )
     return value
+
+
+def _persistent(value: object) -> bool:
+    if not isinstance(value, (bool, type(None))):
+        raise ConfigError(f"persistent={value!r}: expected True or False")
+    return value is not False

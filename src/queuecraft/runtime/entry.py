@@ -1,0 +1,89 @@
+"""What one caller publishes, on its way: which messages are answered for, and who waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from queuecraft.drivers.base import Outgoing
+from queuecraft.model.errors import PublishError, QueueError
+from queuecraft.runtime.recipe import Recipe
+
+
+class Entry:
+    """The messages of one call.
+
+    `results` holds the messages at first, and in their place what became of each in the end.
+    """
+
+    __slots__ = (
+        "alone",
+        "atomic",
+        "attempted",
+        "deadline",
+        "drop",
+        "error",
+        "flying",
+        "future",
+        "left",
+        "recipe",
+        "results",
+    )
+
+    def __init__(
+        self, recipe: Recipe, messages: Sequence[Outgoing], *, drop: bool, atomic: bool = False
+    ) -> None:
+        self.recipe = recipe
+        self.results: list[Outgoing | str | QueueError] = list(messages)
+        self.left = len(messages)
+        self.drop = drop
+        self.atomic = atomic
+        self.alone = atomic  # shares no batch with others
+        self.attempted = False  # perhaps stored
+        self.flying = False
+        self.deadline = 0.0
+        self.error: QueueError | None = None
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def open(self) -> list[tuple[int, Outgoing]]:
+        """What is not yet answered for, and its position."""
+        return [(at, each) for at, each in enumerate(self.results) if isinstance(each, Outgoing)]
+
+    def answer(self, at: int, result: str | QueueError) -> None:
+        """Say what became of one message."""
+        self.results[at] = result
+        self.left -= 1
+
+    def refuse(self, at: int, message: Outgoing, error: QueueError) -> None:
+        """It was certainly not stored this time, which says nothing of an earlier one."""
+        self.answer(at, _doubtful(message, error) if self.attempted else error)
+
+    def end(self, error: QueueError | Callable[[Outgoing], QueueError]) -> None:
+        """Answer for everything that is still open: it is refused, or as the function says."""
+        for at, message in self.open():
+            if isinstance(error, QueueError):
+                self.refuse(at, message, error)
+            else:
+                self.answer(at, error(message))
+
+    @property
+    def answers(self) -> list[str | QueueError]:
+        """An id or an error for each message, once all are answered for."""
+        return [each for each in self.results if not isinstance(each, Outgoing)]
+
+
+Seat: TypeAlias = tuple[Entry, int, Outgoing]
+"""One message in flight, and whose it is."""
+
+
+def _doubtful(message: Outgoing, error: QueueError) -> PublishError:
+    doubtful = PublishError(
+        f"perhaps stored at an earlier try, then refused: {error.message}",
+        outcome="unknown",
+        broker=error.broker,
+        queue=message.queue,
+        message_id=message.id,
+    )
+    doubtful.__cause__ = error
+    return doubtful
