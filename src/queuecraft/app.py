@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
@@ -15,7 +16,7 @@ from queuecraft.codec import Codec, Compressors, Serializers
 from queuecraft.config import settings_from_environment
 from queuecraft.drivers.base import Driver
 from queuecraft.drivers.registry import Drivers
-from queuecraft.model.errors import ConfigError, PublishError, QueueError
+from queuecraft.model.errors import ConfigError, ConnectionLost, PublishError, QueueError
 from queuecraft.model.event import Event
 from queuecraft.model.metadata import QueueMetadata
 from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Policy, Retry
@@ -29,16 +30,20 @@ from queuecraft.runtime.counters import Metrics
 from queuecraft.runtime.dead_letters import DeadLetters
 from queuecraft.runtime.engine import Engine
 from queuecraft.runtime.facts import ConnectionState, Fact, Facts, Shutdown
-from queuecraft.runtime.handler import Middleware
+from queuecraft.runtime.handler import Middleware, checked
 from queuecraft.runtime.health import Health
 from queuecraft.runtime.options import PublishOptions
+from queuecraft.runtime.plan import WorkerOptions
 from queuecraft.runtime.publisher import Publisher
+from queuecraft.runtime.registration import Given
 from queuecraft.runtime.signals import Signals
 from queuecraft.runtime.stream import MessageStream
 from queuecraft.runtime.watchdog import Watchdog
-from queuecraft.runtime.worker import Worker, WorkerOptions
+from queuecraft.runtime.worker import Worker
 
 F = TypeVar("F", bound=Fact)
+
+REMEMBERED = 4096  # names that were sent to; they may be made of user data
 
 
 class QueueCraft:
@@ -111,7 +116,7 @@ class QueueCraft:
             signals=Signals(facts.log),
             watchdog=Watchdog(facts),
             policy=settings.policy,
-            middleware=list(middleware),
+            middleware=list(checked(middleware)),
         )
         self._publisher = self._engine.publisher
         self._workers: list[Worker] = []
@@ -131,7 +136,7 @@ class QueueCraft:
 
     @overload
     async def publish(
-        self, event: Event[T], payload: T, **options: Unpack[PublishOptions]
+        self, event: Event[T], payload: Given[T], **options: Unpack[PublishOptions]
     ) -> str: ...
     @overload
     async def publish(
@@ -163,7 +168,7 @@ class QueueCraft:
     async def publish_many(
         self,
         event: Event[T],
-        payloads: Iterable[T],
+        payloads: Iterable[Given[T]],
         *,
         atomic: bool = False,
         return_exceptions: Literal[False] = False,
@@ -173,7 +178,7 @@ class QueueCraft:
     async def publish_many(
         self,
         event: Event[T],
-        payloads: Iterable[T],
+        payloads: Iterable[Given[T]],
         *,
         atomic: bool = False,
         return_exceptions: Literal[True],
@@ -231,7 +236,9 @@ class QueueCraft:
         return results
 
     @overload
-    async def send(self, queue: Queue[T], payload: T, **options: Unpack[PublishOptions]) -> str: ...
+    async def send(
+        self, queue: Queue[T], payload: Given[T], **options: Unpack[PublishOptions]
+    ) -> str: ...
     @overload
     async def send(self, queue: str, payload: object, **options: Unpack[PublishOptions]) -> str: ...
     async def send(
@@ -266,7 +273,12 @@ class QueueCraft:
         >>> QueueCraft().worker("billing", retry=Retry(max_retries=5), concurrency=8)
         <Worker 'billing' on nothing, new>
         """
-        worker = Worker(self._engine, queue, options)
+        worker = self._make_worker(queue, options)
+        self._workers.append(worker)
+        return worker
+
+    def _make_worker(self, queue: str | Queue[Any] | None, options: WorkerOptions) -> Worker:
+        worker = Worker(self._engine, queue, options, self._holds_dead_letters)
         name = queue.name if isinstance(queue, Queue) else queue
         if name is not None:
             for other in self._workers:
@@ -276,7 +288,6 @@ class QueueCraft:
                         f"queue {name!r} has a worker already; ordering='key' needs to be the only "
                         "one, raise its concurrency instead"
                     )
-        self._workers.append(worker)
         return worker
 
     def include(self, instance: object) -> Worker:
@@ -291,9 +302,10 @@ class QueueCraft:
         <Worker 'audit' on order.*, new>
         """
         found = channel_of(instance)
-        worker = self.worker(found.queue, **found.options)
-        for event, method in handlers_of(instance):
-            worker.on(event, method)
+        worker = self._make_worker(found.queue, found.options)
+        for consumed, method in handlers_of(instance):
+            worker.on(consumed.event, method, match=consumed.match)
+        self._workers.append(worker)
         return worker
 
     def subscribe(
@@ -328,14 +340,22 @@ class QueueCraft:
         2
         3
         """
-        given = {"ttl": ttl, "retry": retry, "dead_letter": dead_letter}
-        options: dict[str, Any] = {
-            name: value for name, value in given.items() if value is not None
+        options: WorkerOptions = {
+            "durable": durable,
+            "concurrency": 1,  # one loop, one message at a time
+            "prefetch": self.settings.prefetch or self.settings.concurrency,
         }
-        worker = self.worker(queue, durable=durable, **options)
+        if ttl is not None:
+            options["ttl"] = ttl
+        if retry is not None:
+            options["retry"] = retry
+        if dead_letter is not None:
+            options["dead_letter"] = dead_letter
+        worker = self._make_worker(queue, options)
         stream: MessageStream[T] = MessageStream(worker)
         for each in (event, *more):
             worker.on(each, stream.handle)
+        self._workers.append(worker)
         return stream
 
     @property
@@ -353,10 +373,12 @@ class QueueCraft:
         >>> qc.registry[0].queue, qc.registry[0].handlers[0].pattern
         ('audit', 'order.*')
         """
-        return tuple(worker.metadata for worker in self._workers)
+        return tuple(worker.metadata for worker in self._named_workers())
 
     async def run(self) -> None:
         """Run all workers until SIGTERM or SIGINT, or until each is stopped."""
+        for worker in self._workers:
+            worker.build()
         await asyncio.gather(*(worker.run() for worker in self._workers))
 
     def use(self, *middleware: Middleware) -> None:
@@ -370,7 +392,7 @@ class QueueCraft:
         ...     return timing
         >>> QueueCraft().use(timed)
         """
-        self._engine.middleware.extend(middleware)
+        self._engine.middleware.extend(checked(middleware))
 
     def observe(self, kind: type[F], observer: Callable[[F], object]) -> Callable[[], None]:
         """Call `observer` with each fact of this kind; returns a function that stops it.
@@ -436,10 +458,12 @@ class QueueCraft:
         >>> QueueCraft().get_metrics().messages_sent
         0
         """
-        queues = {
-            worker.queue_name: Metrics.of(worker.counters, worker.in_flight)
-            for worker in self._workers
-        }
+        queues: dict[str, Metrics] = {}
+        for worker in self._named_workers():
+            name = worker.queue_name
+            counts = {"before": queues.get(name, Metrics())}  # workers may share a queue
+            counts["its own"] = Metrics.of(worker.counters, worker.in_flight)
+            queues[name] = replace(Metrics.total(0, counts), queues={})
         return Metrics.total(self._publisher.sent, queues)
 
     # -- life ----------------------------------------------------------------------------------
@@ -447,9 +471,11 @@ class QueueCraft:
     async def open(self) -> None:
         """Connect now and declare the queues of all workers; `async with` does this for you.
         Raises `ConnectionLost` when no host answers."""
+        if self._shutting_down is not None:
+            raise ConnectionLost("this QueueCraft is shut down; make a new one", operation="open")
         await self._engine.connection.connect()
         for worker in self._workers:
-            if worker.metadata.handlers:
+            if worker.handlers:
                 await self._engine.connection.declare(worker.definition)
 
     async def shutdown(self, timeout: float | None = None) -> None:
@@ -467,7 +493,10 @@ class QueueCraft:
         engine = self._engine
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        await asyncio.gather(*(worker.stop(timeout=timeout) for worker in self._workers))
+        stops = (worker.stop(timeout=timeout) for worker in self._workers)
+        for error in await asyncio.gather(*stops, return_exceptions=True):
+            if error is not None:  # the rest is to be closed all the same
+                engine.facts.log.error("a worker did not stop well", exc_info=error)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(1.0, deadline - loop.time())):
                 await engine.publisher.flush()
@@ -502,13 +531,30 @@ class QueueCraft:
     # -- inside --------------------------------------------------------------------------------
 
     def _queue(self, name: str) -> Queue[Any]:
-        return self._named_queues.setdefault(name, Queue(name))
+        queue = self._named_queues.get(name)
+        if queue is None:
+            if len(self._named_queues) >= REMEMBERED:
+                self._named_queues.clear()
+            queue = self._named_queues[name] = Queue(name)
+        return queue
+
+    def _named_workers(self) -> list[Worker]:
+        """Without those still being built, whose names are not known yet."""
+        return [each for each in self._workers if each.handlers or each.named is not None]
+
+    def _holds_dead_letters(self, queue: str) -> bool:
+        return queue.endswith(".dlq") or any(
+            worker.dead_letters is not None and worker.dead_letters.queue == queue
+            for worker in self._workers
+            if worker.handlers
+        )
 
     def _dead_letter_queue(self, queue: str) -> str | None:
+        if self._holds_dead_letters(queue):
+            return queue
         for worker in self._workers:
-            if worker.metadata.handlers and worker.queue_name == queue:
-                target = worker.definition.dead_letters
-                return None if target is None else target.queue
+            if worker.handlers and worker.queue_name == queue:
+                return None if worker.dead_letters is None else worker.dead_letters.queue
         return None
 
 

@@ -59,3 +59,7 @@ def test_a_binding_that_could_never_be_matched_is_refused() -> None:
     assert Binding(exchange, "", {"x-match": "any", "a": 1}).headers["a"] == 1
     with pytest.raises(ConfigError, match="x-match='most'"):
         Binding(exchange, "", {"x-match": "most"})
+
+
+def test_a_queue_can_be_made_with_its_type_in_brackets() -> None:
+    assert Queue[int]("numbers", int) == Queue("numbers", int)

@@ -49,7 +49,7 @@ class Binding:
             raise ConfigError(f"x-match={mode!r}: expected 'all' or 'any'")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # not slots: `Queue[int]("n", int)` could not note its type argument
 class Queue(Generic[T]):
     """Names a queue and the type of what is sent to it; `policy` is what its consumers start from.
 

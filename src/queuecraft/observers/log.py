@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,14 +30,20 @@ from queuecraft.runtime.facts import (
 
 
 def printable(text: str) -> str:
-    """Text from a message, made harmless for a terminal: control characters become escapes.
+    """Text from a message, made harmless for a log or a terminal: what is not printable, line
+    ends included, becomes an escape.
 
     >>> printable("red: \\x1b[31m")
     'red: \\\\x1b[31m'
     """
-    return "".join(
-        each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in text
-    )
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def _indented(stack: str) -> str:
+    """A stack below its line; no line of it can be taken for one of the log's own."""
+    return "".join(f"\n  {printable(line)}" for line in stack.rstrip().split("\n"))
 
 
 class LogObserver:
@@ -87,12 +94,12 @@ class LogObserver:
     def dead_lettered(self, fact: MessageDeadLettered) -> None:
         """It is kept for a person to look at."""
         text = f"dead-lettered ({fact.reason}) after attempt {fact.attempt}"
-        self._message(logging.ERROR, text, fact.worker, fact.delivery, fact.attempt)
+        self._end(text, fact)
 
     def dropped(self, fact: MessageDropped) -> None:
         """It is gone."""
         text = f"dropped ({fact.reason}) after attempt {fact.attempt}; dead letters are off"
-        self._message(logging.ERROR, text, fact.worker, fact.delivery, fact.attempt)
+        self._end(text, fact)
 
     def expired(self, fact: MessageExpired) -> None:
         """It came too late."""
@@ -139,6 +146,11 @@ class LogObserver:
         """The end."""
         self._say(logging.INFO, "shut down")
 
+    def _end(self, text: str, fact: MessageDeadLettered | MessageDropped) -> None:
+        # Its stack was logged when it failed.
+        failure = None if fact.failure is None else replace(fact.failure, traceback="")
+        self._message(logging.ERROR, text, fact.worker, fact.delivery, fact.attempt, failure)
+
     def _message(
         self,
         level: int,
@@ -157,17 +169,16 @@ class LogObserver:
             "correlation_id": sent.correlation_id,
             "attempt": attempt,
         }
-        stack = ""
         if failure is not None:
             fields["error"] = f"{failure.error_type}: {failure.error}"
-            fields["stack"] = failure.traceback
-            stack = f"\n{failure.traceback.rstrip()}" if failure.traceback else ""
-        self._say(level, f"{delivery.queue}: message {sent.id} {text}{stack}", **fields)
+            fields["stack"] = failure.traceback or None
+        self._say(level, f"{delivery.queue}: message {sent.id} {text}", **fields)
 
     def _say(self, level: int, text: str, **fields: Any) -> None:
         if self._log.isEnabledFor(level):
             present = {name: value for name, value in fields.items() if value is not None}
-            self._log.log(level, "%s", printable(text), extra={"queuecraft": present})
+            stack = _indented(present["stack"]) if "stack" in present else ""
+            self._log.log(level, "%s%s", printable(text), stack, extra={"queuecraft": present})
 
 
 class JsonFormatter(logging.Formatter):
@@ -184,13 +195,15 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The record as a line."""
         fields: dict[str, Any] = getattr(record, "queuecraft", {})
+        text = record.getMessage()
         line = {
             "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage().split("\n", 1)[0],
+            "message": text.split("\n", 1)[0] if "stack" in fields else text,
             **fields,
         }
         if record.exc_info:
             line["stack"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        # Printable ASCII alone: nothing in it can steer a terminal.
+        return json.dumps(line, default=str).replace("\x7f", "\\u007f")

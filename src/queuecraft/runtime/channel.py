@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, Unpack, overload
 
 from queuecraft.model.errors import ConfigError
 from queuecraft.model.event import Event
 from queuecraft.model.queue import Queue
 from queuecraft.model.types import T
+from queuecraft.runtime.plan import WorkerOptions
 from queuecraft.runtime.registration import MethodRegistration, target_of
 
 C = TypeVar("C", bound=type)
@@ -24,10 +25,19 @@ class Channel:
     """What `@channel` says of a class: the queue and the options of its worker."""
 
     queue: str | Queue[Any] | None
-    options: dict[str, Any]
+    options: WorkerOptions
 
 
-def channel(queue: str | Queue[Any] | None = None, **options: Any) -> Callable[[C], C]:
+class Consumed(NamedTuple):
+    """What `@consume` says of a method: the event, and the header values wanted with it."""
+
+    event: Event[Any] | Queue[Any] | str
+    match: Mapping[str, Any] | None
+
+
+def channel(
+    queue: str | Queue[Any] | None = None, **options: Unpack[WorkerOptions]
+) -> Callable[[C], C]:
     """Make a class the handlers of a queue; takes the options of `qc.worker`.
 
     >>> from queuecraft import Event, QueueCraft, channel, consume
@@ -40,6 +50,10 @@ def channel(queue: str | Queue[Any] | None = None, **options: Any) -> Callable[[
     'billing'
     """
 
+    if inspect.isclass(queue):
+        name: str = getattr(queue, "__name__", "")
+        raise ConfigError(f"write @channel({name.lower()!r}), with the name of the queue")
+
     def mark(cls: C) -> C:
         setattr(cls, _CHANNEL, Channel(queue, options))
         return cls
@@ -48,12 +62,14 @@ def channel(queue: str | Queue[Any] | None = None, **options: Any) -> Callable[[
 
 
 @overload
-def consume(event: Event[T]) -> MethodRegistration[T]: ...
+def consume(
+    event: Event[T] | Queue[T], *, match: Mapping[str, Any] | None = None
+) -> MethodRegistration[T]: ...
 @overload
-def consume(event: Queue[T]) -> MethodRegistration[T]: ...
-@overload
-def consume(event: str) -> MethodRegistration[Any]: ...
-def consume(event: Event[Any] | Queue[Any] | str) -> MethodRegistration[Any]:
+def consume(event: str, *, match: Mapping[str, Any] | None = None) -> MethodRegistration[Any]: ...
+def consume(
+    event: Event[Any] | Queue[Any] | str, *, match: Mapping[str, Any] | None = None
+) -> MethodRegistration[Any]:
     """Make a method of a `@channel` class the handler of an event, a queue or a pattern.
 
     >>> @consume("order.*")
@@ -62,7 +78,7 @@ def consume(event: Event[Any] | Queue[Any] | str) -> MethodRegistration[Any]:
     target_of(event)
 
     def mark(method: Callable[..., Any]) -> None:
-        setattr(method, _CONSUMES, (*getattr(method, _CONSUMES, ()), event))
+        setattr(method, _CONSUMES, (*getattr(method, _CONSUMES, ()), Consumed(event, match)))
 
     return MethodRegistration(mark)
 
@@ -79,14 +95,15 @@ def channel_of(instance: object) -> Channel:
     return found
 
 
-def handlers_of(instance: object) -> list[tuple[Any, Callable[..., Any]]]:
-    """The bound methods marked with `@consume`, with what each consumes."""
-    found: list[tuple[Any, Callable[..., Any]]] = [
-        (event, method)
-        for _, method in inspect.getmembers(instance, inspect.ismethod)
-        for event in getattr(method, _CONSUMES, ())
-    ]
+def handlers_of(instance: object) -> list[tuple[Consumed, Callable[..., Any]]]:
+    """The methods marked with `@consume`, in the order they are written."""
+    kind = type(instance)
+    found: list[tuple[Consumed, Callable[..., Any]]] = []
+    for name in dict.fromkeys(name for cls in reversed(kind.__mro__) for name in vars(cls)):
+        marked = inspect.getattr_static(kind, name)  # no property is touched
+        inner = getattr(marked, "__func__", None)  # of a static or class method
+        marks: tuple[Consumed, ...] = getattr(marked, _CONSUMES, getattr(inner, _CONSUMES, ()))
+        found += [(mark, getattr(instance, name)) for mark in marks]
     if not found:
-        name = type(instance).__name__
-        raise ConfigError(f"class {name} has no method with @consume, so nothing to do")
+        raise ConfigError(f"class {kind.__name__} has no method with @consume, so nothing to do")
     return found

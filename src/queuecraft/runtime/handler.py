@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace, UnionType
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from queuecraft.codec import Codec
 from queuecraft.model.envelope import Delivery
@@ -32,6 +35,20 @@ Middleware: TypeAlias = Callable[[Handle], Handle]
 """
 
 
+def checked(middleware: Iterable[Middleware]) -> tuple[Middleware, ...]:
+    """The same middleware, if all of it can be called.
+
+    >>> checked([None])
+    Traceback (most recent call last):
+    queuecraft.model.errors.ConfigError: middleware None is not a function
+    """
+    given = tuple(middleware)
+    for each in given:
+        if not callable(each):
+            raise ConfigError(f"middleware {each!r} is not a function")
+    return given
+
+
 class Handler:
     """A handler and what its parameters ask for, by annotation: the payload, the `Message`.
 
@@ -48,15 +65,16 @@ class Handler:
         self.pattern = pattern
         self.function = function
         self.name = getattr(function, "__qualname__", repr(function))
-        params = _params(pattern, self.name, function)
+        code = _code_of(function)
+        if inspect.isasyncgenfunction(code) or inspect.isgeneratorfunction(code):
+            raise ConfigError(f"handler {self.name} of {pattern!r} yields; a handler returns")
+        params, self._arguments = _params(pattern, self.name, function)
         if payload_type in (None, Any):
             payload_type = _payload_type(params)
         self.metadata = ConsumeMetadata(pattern, payload_type, function, params)
-        if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-            raise ConfigError(f"handler {self.name} of {pattern!r} yields; a handler returns")
         self.sync = not (
             inspect.iscoroutinefunction(inspect.unwrap(function))
-            or inspect.iscoroutinefunction(_code_of(function))
+            or inspect.iscoroutinefunction(code)
         )
 
     def compile(
@@ -65,9 +83,8 @@ class Handler:
         """The way from a delivery to the running function."""
         decoder = codec.decoder(self.metadata.payload_type)
         function: Callable[..., Any] = self.function
-        sources = tuple(p.source for p in self.metadata.params if p.source != "default")
 
-        if not self.sync and not middleware and sources == ("payload",):
+        if not self.sync and not middleware and self._arguments == (PAYLOAD,):
 
             def call_with_payload(delivery: Delivery) -> Awaitable[object]:
                 sent = delivery.sent
@@ -86,33 +103,52 @@ class Handler:
 
         handle: Handle = invoke
         for wrap in reversed(middleware):
-            handle = wrap(handle)
-            if not callable(handle):
-                raise ConfigError(f"middleware {wrap!r} returned {handle!r}, not a function")
+            wrapped: object = wrap(handle)
+            if inspect.iscoroutine(wrapped):
+                wrapped.close()
+                raise ConfigError(f"middleware {wrap!r} is async; only what it returns should be")
+            if not callable(wrapped):
+                raise ConfigError(f"middleware {wrap!r} returned {wrapped!r}, not a function")
+            handle = wrapped
         chain = handle
         return lambda delivery: chain(Message(delivery, decoder, control))
 
     def _invoker(self, threads: Threads) -> Handle:
-        sources = tuple(p.source for p in self.metadata.params if p.source != "default")
+        name = self.name
 
         async def in_thread(*arguments: Any) -> object:
             result = await threads.run(self.function, *arguments)
+            if inspect.isgenerator(result) or inspect.isasyncgen(result):
+                raise TypeError(f"handler {name} gave a generator, so nothing of it has run")
             # A lambda around an async function gives its coroutine: that is the work.
             return await result if inspect.isawaitable(result) else result
 
         function: Callable[..., Awaitable[object]] = in_thread if self.sync else self.function
-        if sources == ("payload",):
+        given = self._arguments
+        if given == (PAYLOAD,):
             return lambda message: function(message.payload)
-        if sources == ("payload", "message"):
+        if given == (PAYLOAD, MESSAGE):
             return lambda message: function(message.payload, message)
-        if sources == ("message", "payload"):
-            return lambda message: function(message, message.payload)
-        if sources == ("message",):
+        if given == (MESSAGE,):
             return lambda message: function(message)
-        return lambda message: function()
+        return lambda message: function(*[each.fill(message) for each in given])
 
 
-def _params(pattern: str, name: str, function: Callable[..., Any]) -> tuple[ParamMetadata, ...]:
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What is passed for one parameter."""
+
+    fill: Callable[[Message[Any]], Any]
+
+
+PAYLOAD = Argument(lambda message: message.payload)
+MESSAGE = Argument(lambda message: message)
+
+
+def _params(
+    pattern: str, name: str, function: Callable[..., Any]
+) -> tuple[tuple[ParamMetadata, ...], tuple[Argument, ...]]:
+    """The parameters, and what to pass for them, by position."""
     where = f"handler {name} of {pattern!r}"
     try:
         signature = inspect.signature(function)
@@ -120,57 +156,91 @@ def _params(pattern: str, name: str, function: Callable[..., Any]) -> tuple[Para
         raise ConfigError(f"{where} has a signature that cannot be read: {error}") from error
     hints = _annotations(function)
     found: list[ParamMetadata] = []
+    arguments: list[Argument] = []
+    passed = 0  # defaults after the last argument of ours are left to the function
     for param in signature.parameters.values():
         annotation = hints.get(param.name, Any)
         taken = {each.source for each in found}
-        origin = get_origin(annotation) or annotation
-        if param.kind in (param.VAR_POSITIONAL, param.VAR_KEYWORD):
+        if param.kind is param.VAR_KEYWORD or (param.kind is param.VAR_POSITIONAL and taken):
             continue
         if param.kind is param.KEYWORD_ONLY and param.default is not param.empty:
             found.append(ParamMetadata(param.name, "default", annotation))
         elif param.kind is param.KEYWORD_ONLY:
             raise ConfigError(f"{where}: {param.name!r} is keyword-only; make it positional")
-        elif isinstance(origin, type) and issubclass(origin, Message):
+        elif _message_in(annotation) is not None:
             if "message" in taken:
                 raise ConfigError(f"{where} asks for the message twice")
             found.append(ParamMetadata(param.name, "message", annotation))
+            arguments.append(MESSAGE)
+            passed = len(arguments)
         elif "payload" not in taken:
             found.append(ParamMetadata(param.name, "payload", annotation))
+            arguments.append(PAYLOAD)
+            passed = len(arguments)
         elif param.default is not param.empty:
             found.append(ParamMetadata(param.name, "default", annotation))
+            arguments.append(Argument(partial(_same, param.default)))
         else:
             raise ConfigError(
                 f"{where}: nothing fills parameter {param.name!r}; a handler takes a payload and "
                 "a Message (annotate it so), and further parameters need defaults"
             )
-    return tuple(found)
+    return tuple(found), tuple(arguments[:passed])
+
+
+def _same(value: Any, message: Message[Any]) -> Any:
+    return value
 
 
 def _code_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself, or the `__call__` of an object that has one."""
-    if inspect.isroutine(function) or isinstance(function, functools.partial):
-        return function
-    return type(function).__call__
+    """The function behind partials, or the `__call__` of an object that has one."""
+    while isinstance(function, partial):
+        function = function.func
+    return function if inspect.isroutine(function) else type(function).__call__
+
+
+def _message_in(annotation: Any) -> Any:
+    """The `Message` or `Message[T]` that an annotation asks for, if it does."""
+    origin = get_origin(annotation)
+    if origin is Annotated or origin is Union or origin is UnionType:
+        inner = get_args(annotation)[:1] if origin is Annotated else get_args(annotation)
+        return next(filter(None, map(_message_in, inner)), None)
+    kind = origin or annotation
+    return annotation if isinstance(kind, type) and issubclass(kind, Message) else None
 
 
 def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
-    """The parameters' annotations; one that names something out of reach is left as text."""
-    target = _code_of(function)
+    """The parameters' annotations; one that names something out of reach counts for nothing."""
+    code = _code_of(function)
     try:
-        return get_type_hints(target, include_extras=True)
-    except (NameError, TypeError, AttributeError, SyntaxError):
-        raw: dict[str, Any] = getattr(inspect.unwrap(target), "__annotations__", {})
-        known = {**getattr(inspect.unwrap(target), "__globals__", {}), "Message": Message}
-        hints: dict[str, Any] = {}
-        for name, annotation in raw.items():
-            text = annotation if isinstance(annotation, str) else ""
-            if not text:
-                hints[name] = annotation
-            elif text.split("[")[0].split(".")[-1] == "Message":
-                hints[name] = Message
-            else:
-                hints[name] = known.get(text, Any)
-        return hints
+        return get_type_hints(code, include_extras=True)
+    except Exception:  # whatever evaluating them may raise; each by itself may still be read
+        inner = inspect.unwrap(code)
+        names: dict[str, Any] = getattr(inner, "__globals__", {})
+        raw: dict[str, Any] = getattr(inner, "__annotations__", {})
+        return {name: _resolved(annotation, names) for name, annotation in raw.items()}
+
+
+def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
+    if not isinstance(annotation, str):
+        return annotation
+    whole = _looked_up(annotation, names)
+    if whole is not None:
+        return whole
+    # `Message[Local]`: of what is out of reach, but a message all the same.
+    for name in re.findall(r"[A-Za-z_][\w.]*", annotation):
+        part = _looked_up(name, names)
+        if _message_in(part) or (part is None and name.split(".")[-1] == Message.__name__):
+            return Message
+    return Any
+
+
+def _looked_up(text: str, names: dict[str, Any]) -> Any:
+    try:
+        found = get_type_hints(SimpleNamespace(__annotations__={"it": text}), names)
+    except Exception:
+        return None
+    return found["it"]
 
 
 def _payload_type(params: Sequence[ParamMetadata]) -> Any:
@@ -179,6 +249,6 @@ def _payload_type(params: Sequence[ParamMetadata]) -> Any:
         if param.source == "payload":
             return param.annotation
     for param in params:
-        if param.source == "message" and (arguments := get_args(param.annotation)):
+        if param.source == "message" and (arguments := get_args(_message_in(param.annotation))):
             return arguments[0]
     return Any

@@ -1,9 +1,9 @@
-"""How handlers are registered so that type checkers see a wrong one."""
+"""Payloads and handlers, written down so that type checkers see a wrong one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, Never, ParamSpec, TypeAlias, TypeVar, overload
 
 from queuecraft.model.event import Event
 from queuecraft.model.message import Message
@@ -12,6 +12,15 @@ from queuecraft.model.types import T
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class Nobody:
+    """Nothing is ever one of these."""
+
+
+Given: TypeAlias = T | Callable[[T, Nobody], Never]
+"""A payload of type T. The second half fits nothing. It makes mypy look at the event before it
+looks at the payload, so that a dict fits a TypedDict and an error says what was expected."""
 
 
 class Registration(Generic[T]):

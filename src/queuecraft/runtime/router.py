@@ -14,19 +14,21 @@ REMEMBERED = 1024  # routing keys come from messages, so what is remembered is b
 
 
 class Router(Generic[H]):
-    """Patterns and what they lead to.
+    """Patterns and what they lead to. `known` is what was found before, for a short cut; it stays
+    empty with `remember=False`.
 
     >>> router = Router([("order.*", "any order"), ("order.placed", "placed")])
     >>> router.find("order.placed"), router.find("order.paid"), router.find("user.created")
     ('placed', 'any order', None)
     """
 
-    def __init__(self, routes: Iterable[tuple[str, H]]) -> None:
+    def __init__(self, routes: Iterable[tuple[str, H]], *, remember: bool = True) -> None:
         ranked = sorted(routes, key=lambda route: specificity(route[0]), reverse=True)
         check_ties([pattern for pattern, _ in ranked])
         self._ranked = ranked
         self.only = ranked[0][1] if len(ranked) == 1 else None
         self.known: dict[str, H] = {}
+        self._remember = remember
 
     def find(self, routing_key: str) -> H | None:
         """What the most specific matching pattern leads to."""
@@ -34,9 +36,11 @@ class Router(Generic[H]):
         if found is None:
             for pattern, target in self._ranked:
                 if topic_matches(pattern, routing_key):
-                    if len(self.known) >= REMEMBERED:
-                        self.known.clear()
-                    found = self.known[routing_key] = target
+                    found = target
+                    if self._remember:
+                        if len(self.known) >= REMEMBERED:
+                            self.known.clear()
+                        self.known[routing_key] = target
                     break
         return found
 

@@ -5,27 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
-import msgspec
-
 from queuecraft.clock import Clock
-from queuecraft.codec.headers import (
-    DEAD_LETTER,
-    ERROR,
-    ERROR_TYPE,
-    FAILED_AT,
-    MAX_ERROR,
-    MAX_HEADERS,
-    MAX_TRACEBACK,
-    ORIGINAL_QUEUE,
-    ORIGINAL_ROUTING_KEY,
-    REASON,
-    RETRY_COUNT,
-    TRACEBACK,
-    count,
-    size,
-    strip_broker_owned,
-    trim,
-)
+from queuecraft.codec.headers import TRACEBACK
 from queuecraft.drivers.base import (
     ACCEPTED,
     ConnectionLost,
@@ -41,18 +22,14 @@ from queuecraft.drivers.base import (
 from queuecraft.failpoints import failpoint
 from queuecraft.model.errors import AlreadySettled, QueueError
 from queuecraft.model.outcome import (
-    CRASH_LOOP,
     EXPIRED,
     Acked,
     DeadLettered,
     Dropped,
-    Failure,
     Outcome,
     Released,
     Retried,
 )
-from queuecraft.model.queue import DeadLetterTarget
-from queuecraft.model.types import HeaderValue
 from queuecraft.runtime.counters import Counters
 from queuecraft.runtime.facts import (
     Facts,
@@ -63,6 +40,9 @@ from queuecraft.runtime.facts import (
     MessagesAcked,
     MessagesSucceeded,
 )
+from queuecraft.runtime.successor import dead_letter_of, failures, retry_of, without_traceback
+
+__all__ = ["Owner", "Settler", "failures"]
 
 _Ending: TypeAlias = Retried | DeadLettered | Dropped
 
@@ -231,11 +211,10 @@ class Settler:
             self.held -= 1
             self._report(delivery, outcome, attempt)
         elif isinstance(receipt, Unknown):
-            # Not acked, so it is still in the queue: the broker delivers it again.
-            if isinstance(receipt.error, ConnectionLost):
-                self._owner.session_lost(self, receipt.error)
-            else:
-                await self.release([delivery])
+            # Not acked, so it is still in the queue: the broker delivers it again. Also where the
+            # connection seems to stand: given back on it, the message would come round at once,
+            # and its failures would never be counted.
+            self._owner.session_lost(self, _as_lost(receipt.error))
         elif isinstance(receipt, Rejected):
             if isinstance(receipt.error, AlreadySettled):
                 self.held -= 1
@@ -245,7 +224,7 @@ class Settler:
                 ending = DeadLettered(outcome.reason, outcome.failure)
                 await self._end(delivery, ending, attempt, receipt.error)
             elif TRACEBACK in move.to.headers:
-                bare = _without_traceback(move.to)
+                bare = without_traceback(move.to)
                 (again,) = await self._move([Move(delivery, bare)])
                 await self._moved(Move(delivery, bare), delivery, outcome, attempt, again)
             else:
@@ -319,77 +298,9 @@ class Settler:
         )
 
 
-def retry_of(delivery: Delivery, attempt: int, due_at: float) -> Outgoing:
-    """The message that brings a delivery back to its own queue, one failure older."""
-    headers = strip_broker_owned(delivery.sent.headers)
-    headers[RETRY_COUNT] = attempt
-    return msgspec.structs.replace(
-        delivery.sent, exchange="", queue=delivery.queue, due_at=due_at, headers=headers
-    )
-
-
-def dead_letter_of(
-    delivery: Delivery,
-    target: DeadLetterTarget,
-    attempt: int,
-    reason: str,
-    failure: Failure | None,
-    now: float,
-) -> Outgoing:
-    """The message kept in place of one that could not be handled: the same, with its story."""
-    sent = delivery.sent
-    headers = strip_broker_owned(sent.headers)
-    story: dict[str, HeaderValue] = {
-        ORIGINAL_QUEUE: delivery.queue,
-        ORIGINAL_ROUTING_KEY: headers.get(ORIGINAL_ROUTING_KEY) or sent.routing_key,
-        REASON: trim(reason, MAX_ERROR),
-        RETRY_COUNT: attempt - 1 if reason in (EXPIRED, CRASH_LOOP) else attempt,  # failures
-        FAILED_AT: int(now * 1000),
-    }
-    if failure is not None:
-        story[ERROR] = trim(failure.error, MAX_ERROR)
-        story[ERROR_TYPE] = trim(failure.error_type, MAX_ERROR)
-        story[TRACEBACK] = trim(failure.traceback, MAX_TRACEBACK, tail=True)
-    headers = {name: value for name, value in headers.items() if name not in DEAD_LETTER}
-    headers.update(story)
-    if size(headers) > MAX_HEADERS:
-        headers.pop(TRACEBACK, None)
-    return msgspec.structs.replace(
-        sent,
-        exchange=target.exchange,
-        routing_key=target.routing_key,
-        queue=None,
-        due_at=now,  # a time to live starts anew, also when it is sent back
-        expires_at=None,
-        headers=headers,
-    )
-
-
-def redrive_of(delivery: Delivery, queue: str, now: float) -> Outgoing:
-    """The message that a dead letter was, for the queue that failed it."""
-    sent = delivery.sent
-    key = sent.headers.get(ORIGINAL_ROUTING_KEY)
-    headers = {
-        name: value
-        for name, value in strip_broker_owned(sent.headers).items()
-        if name not in DEAD_LETTER
-    }
-    return msgspec.structs.replace(
-        sent,
-        exchange="",
-        routing_key=key if isinstance(key, str) else sent.routing_key,
-        queue=queue,
-        due_at=now,
-        headers=headers,
-    )
-
-
-def failures(delivery: Delivery) -> int:
-    """How many failures are recorded with a message."""
-    headers = delivery.sent.headers
-    return count(headers, RETRY_COUNT) if headers else 0
-
-
-def _without_traceback(message: Outgoing) -> Outgoing:
-    headers = {name: value for name, value in message.headers.items() if name != TRACEBACK}
-    return msgspec.structs.replace(message, headers=headers)
+def _as_lost(error: QueueError) -> ConnectionLost:
+    if isinstance(error, ConnectionLost):
+        return error
+    lost = ConnectionLost(f"the broker gave no answer: {error}", operation="move")
+    lost.__cause__ = error
+    return lost

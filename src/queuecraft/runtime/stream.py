@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from types import TracebackType
 from typing import Any, Generic, Self
 
@@ -15,25 +16,33 @@ class MessageStream(Generic[T]):
     """Yields one message at a time. Going on to the next acknowledges the last, unless it was
     settled by hand; leaving the loop in the middle of one gives it back as a redelivery.
 
-    Close it with `async with` or `await stream.close()` when leaving the loop early.
+    Close it with `async with` or `await stream.close()` when leaving the loop early. The loop
+    ends by itself when the stream is closed or its QueueCraft shut down.
     """
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._offers: asyncio.Queue[tuple[Message[T], asyncio.Future[None]]] = asyncio.Queue()
+        self._offers: deque[tuple[Message[T], asyncio.Future[None]]] = deque()
+        self._changed = asyncio.Event()
         self._current: asyncio.Future[None] | None = None
-        self._closed = asyncio.Event()
+        self._end: asyncio.Future[None] | None = None
+        self._closed = False
 
     async def handle(self, message: Message[Any]) -> None:
         """What the worker runs: offer the message and wait until the loop is done with it."""
         message.payload  # noqa: B018  a payload that cannot be read never reaches the loop
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._offers.put_nowait((message, done))
+        self._offers.append((message, done))
+        self._changed.set()
         await done
 
     async def open(self) -> None:
         """Start receiving now; otherwise the first turn of the loop does."""
+        if self._closed or self._end is not None:
+            return
         await self._worker.start()
+        self._end = asyncio.ensure_future(self._worker.until_stopped())
+        self._end.add_done_callback(lambda _: self._changed.set())
 
     def __aiter__(self) -> Self:
         return self
@@ -42,28 +51,23 @@ class MessageStream(Generic[T]):
         if self._current is not None and not self._current.done():
             self._current.set_result(None)
         self._current = None
-        if self._closed.is_set():
-            raise StopAsyncIteration
-        await self._worker.start()
-        while True:
-            offer = asyncio.ensure_future(self._offers.get())
-            closed = asyncio.ensure_future(self._closed.wait())
-            try:
-                await asyncio.wait((offer, closed), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                closed.cancel()
-                if not offer.done():
-                    offer.cancel()
-            if offer.cancelled() or not offer.done():
-                raise StopAsyncIteration
-            message, done = offer.result()
-            if not done.done():  # not if its ack timeout has passed while it waited
-                self._current = done
-                return message
+        await self.open()
+        while not self._closed and self._end is not None and not self._end.done():
+            # Nothing is awaited between taking an offer and handing it out: a cancelled wait
+            # must not lose one.
+            while self._offers:
+                message, done = self._offers.popleft()
+                if not done.done():  # not if its ack timeout has passed while it waited
+                    self._current = done
+                    return message
+            self._changed.clear()
+            await self._changed.wait()
+        raise StopAsyncIteration
 
     async def close(self) -> None:
         """Stop; a message not yet finished with goes back."""
-        self._closed.set()
+        self._closed = True
+        self._changed.set()
         await self._worker.stop(drain=False, requeue_in_flight=False)
 
     async def __aenter__(self) -> Self:

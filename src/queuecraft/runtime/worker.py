@@ -3,62 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Concatenate, Literal, Self, TypeAlias, TypedDict, overload
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Concatenate, Literal, Self, TypeAlias, overload
 
 from queuecraft.model.errors import ConfigError
 from queuecraft.model.event import Event
 from queuecraft.model.message import Message
-from queuecraft.model.metadata import QueueMetadata
-from queuecraft.model.naming import check_name, queue_name
+from queuecraft.model.metadata import ConsumeMetadata, QueueMetadata
 from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Policy, Retry
-from queuecraft.model.queue import Binding, DeadLetterTarget, Exchange, Queue
+from queuecraft.model.queue import DeadLetterTarget, Queue
 from queuecraft.model.types import T
 from queuecraft.runtime.consumer import Consumer
 from queuecraft.runtime.control import ByHand
 from queuecraft.runtime.counters import Counters
 from queuecraft.runtime.engine import Engine
 from queuecraft.runtime.facts import WorkerStarted, WorkerStopped
-from queuecraft.runtime.handler import Handler, Middleware
-from queuecraft.runtime.registration import Registration, target_of
-from queuecraft.runtime.router import Router, check_ties
+from queuecraft.runtime.handler import Call, Handler
+from queuecraft.runtime.plan import Ordering, Plan, WorkerOptions
+from queuecraft.runtime.registration import Registration
+from queuecraft.runtime.router import Router
 from queuecraft.runtime.threads import Threads
 
-Ordering: TypeAlias = Literal["none", "key"]
+IN_LANES = 100  # messages an ordered worker holds by default: what waits must not keep others out
 State: TypeAlias = Literal["new", "running", "paused", "stopping", "stopped"]
-
-
-class WorkerOptions(TypedDict, total=False):
-    """What may be said about a worker beyond its queue."""
-
-    service: str
-    concurrency: int
-    prefetch: int
-    ordering: Ordering
-    retry: Retry | NoRetry
-    dead_letter: DeadLetter | NoDeadLetter
-    ttl: float
-    ack_timeout: float
-    max_redeliveries: int
-    exchange: Exchange | str
-    middleware: Iterable[Middleware]
-    durable: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    queue: Queue[Any] | None
-    service: str | None
-    concurrency: int
-    prefetch: int | None
-    ordering: Ordering
-    policy: Policy
-    exchange: Exchange
-    middleware: tuple[Middleware, ...] = ()
-    durable: bool = True
-    handlers: tuple[Handler, ...] = ()
-    bindings: tuple[Binding, ...] = field(default=())
 
 
 class Worker:
@@ -74,37 +42,25 @@ class Worker:
     """
 
     def __init__(
-        self, engine: Engine, queue: str | Queue[Any] | None, options: WorkerOptions
+        self,
+        engine: Engine,
+        queue: str | Queue[Any] | None,
+        options: WorkerOptions,
+        holds_dead_letters: Callable[[str], bool],
     ) -> None:
-        unknown = options.keys() - WorkerOptions.__annotations__.keys()
-        if unknown:
-            known = ", ".join(WorkerOptions.__annotations__)
-            raise ConfigError(f"unknown option {min(unknown)!r} of a worker; known: {known}")
-        settings = engine.settings
         self._engine = engine
-        self._plan = _Plan(
-            queue=Queue(queue) if isinstance(queue, str) else queue,
-            service=options.get("service"),
-            concurrency=options.get("concurrency", settings.concurrency),
-            prefetch=options.get("prefetch", settings.prefetch),
-            ordering=options.get("ordering", "none"),
-            policy=Policy(
-                retry=options.get("retry"),
-                dead_letter=options.get("dead_letter"),
-                ttl=options.get("ttl"),
-                ack_timeout=options.get("ack_timeout"),
-                max_redeliveries=options.get("max_redeliveries"),
-            ),
-            exchange=_exchange(options.get("exchange"), settings.default_exchange),
-            middleware=tuple(options.get("middleware", ())),
-            durable=options.get("durable", True),
-        )
-        self._check(self._plan)
+        self._plan = Plan.of(queue, options, engine.settings)
+        self._plan.check(engine.connection.traits)
+        self._holds_dead_letters = holds_dead_letters
+        self._name: str | None = None
         self.counters = Counters()
         self._consumer: Consumer | None = None
         self._threads: Threads | None = None
         self._state: State = "new"
+        self._starting = asyncio.Lock()
+        self._stops = 0
         self._stopped = asyncio.Event()
+        self._stopping: asyncio.Future[None] | None = None
 
     # -- handlers ------------------------------------------------------------------------------
 
@@ -114,6 +70,22 @@ class Worker:
     ) -> Registration[T]: ...
     @overload
     def on(self, event: str, *, match: Mapping[str, Any] | None = None) -> Registration[Any]: ...
+    @overload
+    def on(
+        self,
+        event: Event[T] | Queue[T],
+        handler: Callable[[T], object],
+        *,
+        match: Mapping[str, Any] | None = None,
+    ) -> Self: ...
+    @overload
+    def on(
+        self,
+        event: Event[T] | Queue[T],
+        handler: Callable[[T, Message[T]], object],
+        *,
+        match: Mapping[str, Any] | None = None,
+    ) -> Self: ...
     @overload
     def on(
         self,
@@ -156,60 +128,50 @@ class Worker:
         """
         if handler is None:
             return Registration(lambda function: self._add(event, function, match))
-        self._add(event, handler, match)
-        return self
+        return self._add(event, handler, match)
 
     def _add(
         self,
         target: Event[Any] | Queue[Any] | str,
         function: Callable[..., Any],
         match: Mapping[str, Any] | None,
-    ) -> None:
-        pattern, payload_type = target_of(target)
-        check_name("event", pattern)
-        handler = Handler(pattern, function, payload_type)
-        check_ties([pattern, *(each.pattern for each in self._plan.handlers)])
-        bindings = self._plan.bindings
-        if not isinstance(target, Queue):
-            given = target.exchange if isinstance(target, Event) else None
-            exchange = _exchange(given, self._plan.exchange)
-            bindings += (Binding(exchange, pattern, dict(match or {})),)
-        self._change(handlers=(*self._plan.handlers, handler), bindings=bindings)
+    ) -> Self:
+        return self._change(self._plan.with_handler(target, function, match))
 
     # -- the fluent way to say the same options ------------------------------------------------
 
     def queue(
         self,
         *,
-        durable: bool = True,
-        exclusive: bool = False,
-        auto_delete: bool = False,
+        durable: bool | None = None,
+        exclusive: bool | None = None,
+        auto_delete: bool | None = None,
         max_priority: int | None = None,
         arguments: Mapping[str, Any] | None = None,
     ) -> Self:
-        """What the queue itself is like."""
-        queue = self._plan.queue or Queue(self.queue_name)
-        changed: Queue[Any] = replace(
-            queue,
-            durable=durable,
-            exclusive=exclusive,
-            auto_delete=auto_delete,
-            max_priority=max_priority,
-            arguments=dict(arguments or {}),
-        )
-        return self._change(queue=changed, durable=durable)
+        """What the queue itself is like; what is left out stays as it is."""
+        given = {
+            "durable": durable,
+            "exclusive": exclusive,
+            "auto_delete": auto_delete,
+            "max_priority": max_priority,
+            "arguments": None if arguments is None else dict(arguments),
+        }
+        said = {name: value for name, value in given.items() if value is not None}
+        plan = self._plan
+        return self._change(replace(plan, properties={**plan.properties, **said}))
 
     def concurrency(self, handlers: int) -> Self:
         """How many handlers run at once."""
-        return self._change(concurrency=handlers)
+        return self._change(replace(self._plan, concurrency=handlers))
 
     def prefetch(self, messages: int) -> Self:
         """How many messages may be received and not yet settled."""
-        return self._change(prefetch=messages)
+        return self._change(replace(self._plan, prefetch=messages))
 
     def ordering(self, ordering: Ordering) -> Self:
         """`"key"`: messages of one key in order, keys side by side."""
-        return self._change(ordering=ordering)
+        return self._change(replace(self._plan, ordering=ordering))
 
     def retry(self, retry: Retry | NoRetry) -> Self:
         """When to try again."""
@@ -241,50 +203,28 @@ class Worker:
         if not self._plan.handlers:
             name = self._plan.queue.name if self._plan.queue else "this worker"
             raise ConfigError(f"{name!r} has no handlers; add one with .on(event, function)")
-        check_name("queue", self.queue_name, self._engine.connection.traits.max_name)
+        self.definition  # noqa: B018  every name in it is checked
         return self
 
     def _policy(self, policy: Policy) -> Self:
-        return self._change(policy=policy.over(self._plan.policy))
+        return self._change(replace(self._plan, policy=policy.over(self._plan.policy)))
 
-    def _change(self, **changes: Any) -> Self:
-        if self._state == "running":
+    def _change(self, plan: Plan) -> Self:
+        if self._state == "running" or self._starting.locked():
             raise ConfigError(f"worker {self.queue_name!r} is running; stop it before changing it")
-        plan = replace(self._plan, **changes)
-        self._check(plan)
+        plan.check(self._engine.connection.traits)
         self._plan = plan
+        self._name = None
         return self
-
-    def _check(self, plan: _Plan) -> None:
-        for name in ("concurrency", "prefetch"):
-            value = getattr(plan, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise ConfigError(f"{name}={value!r}: expected a whole number from 1 on")
-        if plan.prefetch is not None and plan.prefetch < plan.concurrency:
-            raise ConfigError(
-                f"prefetch={plan.prefetch} is less than concurrency={plan.concurrency}; "
-                "some handlers would never have work"
-            )
-        if plan.ordering not in ("none", "key"):
-            raise ConfigError(f"ordering={plan.ordering!r}: expected 'none' or 'key'")
-        traits = self._engine.connection.traits
-        if plan.ordering == "key" and traits.key_order == "none":
-            raise ConfigError(f"{traits.name} keeps no order by key; leave out ordering='key'")
-        if plan.queue is not None:
-            check_name("queue", plan.queue.name, traits.max_name)
 
     # -- what it is ----------------------------------------------------------------------------
 
     @property
     def queue_name(self) -> str:
         """The queue it consumes: as given, or named after its service or its events."""
-        plan = self._plan
-        return queue_name(
-            None if plan.queue is None else plan.queue.name,
-            plan.service,
-            [handler.pattern for handler in plan.handlers],
-            limit=self._engine.connection.traits.max_name,
-        )
+        if self._name is None:
+            self._name = self._plan.name(self._engine.connection.traits)
+        return self._name
 
     @property
     def named(self) -> str | None:
@@ -313,20 +253,25 @@ class Worker:
         return 0 if self._consumer is None else self._consumer.held
 
     @property
+    def handlers(self) -> tuple[ConsumeMetadata, ...]:
+        """What it handles, for tools."""
+        return tuple(handler.metadata for handler in self._plan.handlers)
+
+    @property
     def metadata(self) -> QueueMetadata:
         """The queue and its handlers, for tools."""
-        return QueueMetadata(
-            self.queue_name,
-            self._plan.exchange.name,
-            tuple(handler.metadata for handler in self._plan.handlers),
-        )
+        return QueueMetadata(self.queue_name, self._plan.exchange.name, self.handlers)
 
     @property
     def policy(self) -> Policy:
         """What happens around its deliveries, with everything left open filled in."""
-        queue = self._plan.queue
-        below = self._engine.policy if queue is None else queue.policy.over(self._engine.policy)
-        return self._plan.policy.over(below)
+        return self._plan.policy_over(self._engine.policy)
+
+    @property
+    def dead_letters(self) -> DeadLetterTarget | None:
+        """Where its dead letters go; None where they are off."""
+        traits = self._engine.connection.traits
+        return self._plan.dead_letters(self.queue_name, self.policy, traits)
 
     @property
     def definition(self) -> Queue[Any]:
@@ -334,22 +279,13 @@ class Worker:
         plan = self._plan
         name = self.queue_name
         queue: Queue[Any] = plan.queue or Queue(name)
-        dead_letter = self.policy.dead_letter
-        target = None
-        if isinstance(dead_letter, DeadLetter):
-            target = DeadLetterTarget(
-                dead_letter.exchange_for(plan.exchange.name),
-                dead_letter.queue_for(name),
-                dead_letter.routing_key_for(name),
-            )
-            for kind, text in (("exchange", target.exchange), ("queue", target.queue)):
-                check_name(f"dead-letter {kind}", text, self._engine.connection.traits.max_name)
         return replace(
             queue,
-            durable=queue.durable and plan.durable,
+            **plan.properties,
             policy=self.policy,
-            bindings=plan.bindings,
-            dead_letters=target,
+            # A dead-letter queue gets dead letters alone, not the events they once were.
+            bindings=() if self._holds_dead_letters(name) else plan.bindings,
+            dead_letters=self.dead_letters,
         )
 
     def __repr__(self) -> str:
@@ -361,31 +297,38 @@ class Worker:
 
     async def start(self) -> None:
         """Consume from now on, in the background. The queue exists when this returns."""
-        if self._state in ("running", "stopping"):
-            return
+        async with self._starting:
+            if self._state == "stopping":
+                await self._stopped.wait()
+            if self._state != "running":
+                await self._start()
+
+    async def _start(self) -> None:
         self.build()
-        engine = self._engine
-        definition = self.definition
+        engine, plan, stops = self._engine, self._plan, self._stops
+        definition, policy = self.definition, self.policy
         await engine.connection.declare(definition)
-        plan = self._plan
+        if self._stops != stops:
+            return  # stopped before it could begin
         control = ByHand()
-        self._threads = Threads(definition.name)
+        threads = Threads(definition.name)
         middleware = (*engine.middleware, *plan.middleware)
         calls = [
-            (handler, handler.compile(engine.codec, control, self._threads, middleware))
+            (handler, handler.compile(engine.codec, control, threads, middleware))
             for handler in plan.handlers
         ]
+        self._threads = threads
         self._consumer = Consumer(
             definition.name,
             definition,
-            self.policy,
-            Router([(handler.pattern, call) for handler, call in calls]),
+            policy,
+            self._router(calls),
             engine.connection,
             self.counters,
             engine.facts,
             engine.clock,
             concurrency=plan.concurrency,
-            prefetch=plan.prefetch or plan.concurrency,
+            prefetch=plan.prefetch or max(plan.concurrency, IN_LANES if self.ordered else 1),
             ordered=self.ordered,
             threaded=frozenset(call for handler, call in calls if handler.sync),
         )
@@ -396,18 +339,44 @@ class Worker:
         self._consumer.start()
         engine.facts.emit(WorkerStarted(worker=definition.name, queue=definition.name))
 
+    def _router(self, calls: Sequence[tuple[Handler, Call]]) -> Router[Call]:
+        name = self.queue_name
+        if not self._holds_dead_letters(name):
+            return Router((handler.pattern, call) for handler, call in calls)
+        # Dead letters are told apart by the events they were, so there is no short cut by routing
+        # key; a handler of the queue itself takes them all.
+        return Router(
+            (
+                ("#" if handler.pattern == name else handler.pattern, call)
+                for handler, call in calls
+            ),
+            remember=False,
+        )
+
     async def run(self) -> None:
-        """Consume until `stop()` is called, or until SIGTERM or SIGINT; then finish what runs.
-        A second signal stops at once."""
+        """Consume until `stop()` is called, until SIGTERM or SIGINT, or until cancelled; then
+        finish what runs. A second signal stops at once."""
         signals = self._engine.signals
         with signals.listening():
-            await self.start()
-            await _first(self._stopped.wait(), signals.asked.wait())
-            stopping = asyncio.ensure_future(self.stop())
-            await _first(asyncio.shield(stopping), signals.forced.wait())
-            if not stopping.done():
-                await self.stop(drain=False)
-            await stopping
+            starting = asyncio.ensure_future(self.start())
+            try:
+                await _first(starting, signals.asked.wait())  # a broker may be away for long
+                if starting.done():
+                    starting.result()
+                if self._state == "running":
+                    await _first(self._stopped.wait(), signals.asked.wait())
+            finally:
+                starting.cancel()
+                stopping = asyncio.ensure_future(self.stop())
+                await _first(asyncio.shield(stopping), signals.forced.wait())
+                if not stopping.done():
+                    await self.stop(drain=False)
+                await stopping
+
+    async def until_stopped(self) -> None:
+        """Return once it has let go of everything, whoever stopped it."""
+        if self._state in ("running", "stopping"):
+            await self._stopped.wait()
 
     def pause(self, reason: str = "paused by hand") -> None:
         """Take no more messages for now; those not begun go back to the queue."""
@@ -424,36 +393,39 @@ class Worker:
     ) -> None:
         """Stop consuming. `drain` waits for handlers, at most `timeout` seconds (default: the
         setting `shutdown_timeout`); those still at work then are cancelled and, with
-        `requeue_in_flight`, their messages go back at once, not counted as failed."""
+        `requeue_in_flight`, their messages go back at once, not counted as failed.
+
+        Giving up on this call does not give up the stop. A handler may stop its own worker: it is
+        then not waited for, as it would wait for itself."""
+        self._stops += 1
         consumer = self._consumer
-        if consumer is None or self._state not in ("running", "stopping"):
+        if consumer is None:
             return
-        if self._state == "stopping":
-            if not drain:
-                consumer.force()
-            await self._stopped.wait()
-            return
-        self._state = "stopping"
-        try:
-            await consumer.stop(
-                drain=drain,
-                requeue=requeue_in_flight,
-                timeout=self._engine.settings.shutdown_timeout if timeout is None else timeout,
+        if self._state == "running":
+            limit = self._engine.settings.shutdown_timeout if timeout is None else timeout
+            self._state = "stopping"
+            consumer.close()
+            self._stopping = asyncio.ensure_future(
+                self._stop(consumer, drain=drain, requeue=requeue_in_flight, timeout=limit)
             )
+        elif not drain:
+            consumer.crew.hurry()
+        if self._stopping is not None and not consumer.crew.includes(asyncio.current_task()):
+            await asyncio.shield(self._stopping)
+
+    async def _stop(
+        self, consumer: Consumer, *, drain: bool, requeue: bool, timeout: float
+    ) -> None:
+        try:
+            await consumer.stop(drain=drain, requeue=requeue, timeout=timeout)
         finally:
             self._state = "stopped"
-            self._consumer = None
+            self._consumer = self._stopping = None
             if self._threads is not None:
                 self._threads.close()
             self._stopped.set()
         name = consumer.queue.name
         self._engine.facts.emit(WorkerStopped(worker=name, queue=name))
-
-
-def _exchange(given: Exchange | str | None, default: Exchange) -> Exchange:
-    if given is None:
-        return default
-    return given if isinstance(given, Exchange) else Exchange(given, default.type)
 
 
 async def _first(*waits: Any) -> None:

@@ -1,0 +1,133 @@
+"""One dead letter, and which of them are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from queuecraft.codec.headers import (
+    DEAD_LETTER,
+    ERROR,
+    ERROR_TYPE,
+    FAILED_AT,
+    ORIGINAL_QUEUE,
+    ORIGINAL_ROUTING_KEY,
+    REASON,
+    RETRY_COUNT,
+    TRACEBACK,
+    count,
+)
+from queuecraft.model.envelope import Delivery
+from queuecraft.model.fingerprint import fingerprint
+from queuecraft.model.routing import topic_matches
+from queuecraft.model.types import HeaderValue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadMessage:
+    """One dead letter: the message, and the story of its failure.
+
+    >>> DeadMessage(id="m-1", queue="billing", event="order.placed", error_type="KeyError").queue
+    'billing'
+    """
+
+    id: str
+    queue: str | None
+    event: str
+    reason: str = ""
+    error: str = ""
+    error_type: str = ""
+    traceback: str = ""
+    failures: int = 0
+    failed_at: datetime | None = None
+    key: str | None = None
+    body: bytes = b""
+    content_type: str | None = None
+    headers: Mapping[str, HeaderValue] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, delivery: Delivery) -> DeadMessage:
+        """Read the story from the headers; whatever is missing or odd is left empty."""
+        sent, headers = delivery.sent, delivery.sent.headers
+
+        def text(name: str) -> str:
+            value = headers.get(name, "")
+            return value if isinstance(value, str) else ""
+
+        when = headers.get(FAILED_AT)
+        return cls(
+            id=sent.id,
+            queue=text(ORIGINAL_QUEUE) or None,
+            event=text(ORIGINAL_ROUTING_KEY) or sent.routing_key,
+            reason=text(REASON),
+            error=text(ERROR),
+            error_type=text(ERROR_TYPE),
+            traceback=text(TRACEBACK),
+            failures=count(headers, RETRY_COUNT),
+            failed_at=_moment(when),
+            key=sent.key,
+            body=sent.body,
+            content_type=sent.content_type,
+            headers={name: value for name, value in headers.items() if name not in DEAD_LETTER},
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """The group of failures it belongs to."""
+        return fingerprint(self.error_type or self.reason, self.error, self.traceback)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which dead letters are meant; what is left out does not matter.
+
+    `error` is found in the error's type or text, `event` is a name or pattern, ages are seconds.
+
+    >>> letter = DeadMessage(id="m-1", queue="billing", event="order.placed", error_type="KeyError")
+    >>> Filter(error="key", event="order.*").takes(letter)
+    True
+    >>> Filter(event="user.*").takes(letter)
+    False
+    """
+
+    error: str | None = None
+    event: str | None = None
+    reason: str | None = None
+    fingerprint: str | None = None
+    ids: frozenset[str] | None = None
+    older_than: float | None = None
+    newer_than: float | None = None
+
+    def takes(self, letter: DeadMessage, now: datetime | None = None) -> bool:
+        """Whether a dead letter is one of those meant."""
+        if self.error is not None:
+            text = f"{letter.error_type}: {letter.error}".casefold()
+            if self.error.casefold() not in text:
+                return False
+        if self.event is not None and not topic_matches(self.event, letter.event):
+            return False
+        if self.reason is not None and self.reason != letter.reason:
+            return False
+        if self.fingerprint is not None and self.fingerprint != letter.fingerprint:
+            return False
+        if self.ids is not None and letter.id not in self.ids:
+            return False
+        if self.older_than is None and self.newer_than is None:
+            return True
+        if letter.failed_at is None:
+            return False
+        age = ((now or datetime.now(UTC)) - letter.failed_at) / timedelta(seconds=1)
+        return not (
+            (self.older_than is not None and age < self.older_than)
+            or (self.newer_than is not None and age > self.newer_than)
+        )
+
+
+def _moment(value: object) -> datetime | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return datetime.fromtimestamp(value / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None

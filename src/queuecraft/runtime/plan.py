@@ -1,0 +1,181 @@
+"""What is said about a worker before it runs: its queue, its handlers, its policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias, TypedDict
+
+from queuecraft.drivers.base import Traits
+from queuecraft.model.errors import ConfigError
+from queuecraft.model.event import Event
+from queuecraft.model.naming import check_name, queue_name
+from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Policy, Retry
+from queuecraft.model.queue import Binding, DeadLetterTarget, Exchange, Queue
+from queuecraft.model.settings import Settings
+from queuecraft.runtime.handler import Handler, Middleware, checked
+from queuecraft.runtime.registration import target_of
+from queuecraft.runtime.router import check_ties
+
+Ordering: TypeAlias = Literal["none", "key"]
+
+
+class WorkerOptions(TypedDict, total=False):
+    """What may be said about a worker beyond its queue."""
+
+    service: str
+    concurrency: int
+    prefetch: int
+    ordering: Ordering
+    retry: Retry | NoRetry
+    dead_letter: DeadLetter | NoDeadLetter
+    ttl: float
+    ack_timeout: float
+    max_redeliveries: int
+    exchange: Exchange | str
+    middleware: Iterable[Middleware]
+    durable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A worker on paper. Every change gives a new one."""
+
+    queue: Queue[Any] | None
+    service: str | None
+    concurrency: int
+    prefetch: int | None
+    ordering: Ordering
+    policy: Policy
+    exchange: Exchange
+    middleware: tuple[Middleware, ...] = ()
+    handlers: tuple[Handler, ...] = ()
+    bindings: tuple[Binding, ...] = ()
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    """What was said of the queue besides its name, which may still be open."""
+
+    @classmethod
+    def of(cls, queue: str | Queue[Any] | None, options: WorkerOptions, settings: Settings) -> Plan:
+        """The plan that a call of `qc.worker` stands for."""
+        unknown = options.keys() - WorkerOptions.__annotations__.keys()
+        if unknown:
+            known = ", ".join(WorkerOptions.__annotations__)
+            raise ConfigError(f"unknown option {min(unknown)!r} of a worker; known: {known}")
+        if not isinstance(queue, (str, Queue, type(None))):
+            raise ConfigError(f"worker({queue!r}): expected the name of a queue, or a Queue")
+        return cls(
+            queue=Queue(queue) if isinstance(queue, str) else queue,
+            service=options.get("service"),
+            concurrency=options.get("concurrency", settings.concurrency),
+            prefetch=options.get("prefetch", settings.prefetch),
+            ordering=options.get("ordering", "none"),
+            policy=Policy(
+                retry=options.get("retry"),
+                dead_letter=options.get("dead_letter"),
+                ttl=options.get("ttl"),
+                ack_timeout=options.get("ack_timeout"),
+                max_redeliveries=options.get("max_redeliveries"),
+            ),
+            exchange=_exchange(options.get("exchange"), settings.default_exchange),
+            middleware=checked(options.get("middleware", ())),
+            properties={"durable": options["durable"]} if "durable" in options else {},
+        )
+
+    def check(self, traits: Traits) -> None:
+        """Raise `ConfigError` for what cannot work on this broker."""
+        for name in ("concurrency", "prefetch"):
+            value = getattr(self, name)
+            if name == "prefetch" and value is None:
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ConfigError(f"{name}={value!r}: expected a whole number from 1 on")
+        if self.prefetch is not None and self.prefetch < self.concurrency:
+            raise ConfigError(
+                f"prefetch={self.prefetch} is less than concurrency={self.concurrency}; "
+                "some handlers would never have work"
+            )
+        if self.ordering not in ("none", "key"):
+            raise ConfigError(f"ordering={self.ordering!r}: expected 'none' or 'key'")
+        if self.ordering == "key" and traits.key_order == "none":
+            raise ConfigError(f"{traits.name} keeps no order by key; leave out ordering='key'")
+        if self.queue is not None:
+            check_name("queue", self.queue.name, traits.max_name)
+
+    def with_handler(
+        self,
+        target: Event[Any] | Queue[Any] | str,
+        function: Callable[..., Any],
+        match: Mapping[str, Any] | None,
+    ) -> Plan:
+        """The plan with one handler more, and what feeds it."""
+        pattern, payload_type = target_of(target)
+        check_name("event", pattern)
+        handler = Handler(pattern, function, payload_type)
+        check_ties([pattern, *(each.pattern for each in self.handlers)])
+        plan = replace(self, handlers=(*self.handlers, handler))
+        if isinstance(target, Queue):
+            if match:
+                raise ConfigError(f"queue {pattern!r} is sent to by name; leave out match=")
+            return plan._for(target)
+        given = target.exchange if isinstance(target, Event) else None
+        exchange = _exchange(given, self.exchange)
+        if match and exchange.type != "headers":
+            raise ConfigError(
+                f"match= needs a headers exchange; {exchange.name!r} is a {exchange.type} exchange"
+            )
+        binding = Binding(exchange, pattern, dict(match or {}))
+        return replace(plan, bindings=(*self.bindings, binding))
+
+    def name(self, traits: Traits) -> str:
+        """The queue: as given, or named after its service or its events."""
+        return queue_name(
+            None if self.queue is None else self.queue.name,
+            self.service,
+            [handler.pattern for handler in self.handlers],
+            limit=traits.max_name,
+        )
+
+    def policy_over(self, default: Policy) -> Policy:
+        """What happens around its deliveries, with everything left open filled in."""
+        return self.policy.over(default if self.queue is None else self.queue.policy.over(default))
+
+    def dead_letters(self, name: str, policy: Policy, traits: Traits) -> DeadLetterTarget | None:
+        """Where the dead letters of the queue go; None where they are off."""
+        dead_letter = policy.dead_letter
+        if not isinstance(dead_letter, DeadLetter):
+            return None
+        exchange = dead_letter.exchange_for(self.exchange.name)
+        queue = dead_letter.queue_for(name)
+        routing_key = dead_letter.routing_key_for(name)
+        for kind, text in (("exchange", exchange), ("queue", queue), ("routing key", routing_key)):
+            check_name(f"dead-letter {kind}", text, traits.max_name)
+        if queue == name:
+            raise ConfigError(
+                f"queue {name!r} would be its own dead-letter queue, and its dead letters come "
+                "round for ever; give DeadLetter another queue"
+            )
+        return DeadLetterTarget(exchange, queue, _literal(routing_key))
+
+    def _for(self, queue: Queue[Any]) -> Plan:
+        """The plan with a handler of what is sent to `queue`, which must be its own queue."""
+        if self.queue is None or self.queue == Queue(queue.name):
+            return replace(self, queue=queue)
+        if self.queue.name != queue.name:
+            raise ConfigError(
+                f"worker {self.queue.name!r} does not consume queue {queue.name!r}, so the "
+                "handler would never be called; give that queue a worker of its own"
+            )
+        return self
+
+
+def _exchange(given: Exchange | str | None, default: Exchange) -> Exchange:
+    if given is None:
+        return default
+    return given if isinstance(given, Exchange) else Exchange(given, default.type)
+
+
+def _literal(routing_key: str) -> str:
+    # A queue named after its events may have wildcards in its name: as a binding they would
+    # take the dead letters of other queues too.
+    words = {"*": "%2A", "#": "%23"}
+    return ".".join(words.get(word, word) for word in routing_key.split("."))

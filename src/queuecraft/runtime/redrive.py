@@ -1,0 +1,210 @@
+"""Sending dead letters back: once through the queue, in batches, and nothing lost on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+
+from queuecraft.clock import Clock
+from queuecraft.codec.headers import trim
+from queuecraft.drivers.base import ACCEPTED, Delivery, Move, Receipt, Subscription, Unknown
+from queuecraft.failpoints import failpoint
+from queuecraft.model.errors import ConnectionLost, QueueError
+from queuecraft.runtime.dead_message import DeadMessage, Filter
+from queuecraft.runtime.successor import redrive_of
+
+BATCH = 100
+LONGEST = 200  # bytes of one error: what a message says of itself may be of any size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redrive:
+    """How far a redrive has come, or how it ended.
+
+    >>> Redrive(total=10, seen=4, moved=3, kept=1).done
+    False
+    """
+
+    total: int
+    seen: int = 0
+    moved: int = 0
+    kept: int = 0  # not meant by the filter
+    refused: int = 0  # their queue is unknown, or would not take them
+    dry_run: bool = False
+    errors: tuple[str, ...] = ()
+
+    @property
+    def done(self) -> bool:
+        """Whether every dead letter there was at the start has been looked at."""
+        return self.seen >= self.total
+
+
+class Sweep:
+    """One walk through what a queue held at the start. What is not taken out of it is back in its
+    place at the end, in order, however the walk ends; what arrives meanwhile is for the next."""
+
+    def __init__(
+        self, subscription: Subscription, total: int, lost: Callable[[QueueError], None]
+    ) -> None:
+        self._subscription = subscription
+        self._total = total
+        self._lost = lost
+        self._left: dict[Delivery, None] = {}
+
+    async def batches(self) -> AsyncIterator[Sequence[Delivery]]:
+        """Everything, each once."""
+        seen = 0
+        while seen < self._total:
+            batch = await self._subscription.receive(min(BATCH, self._total - seen), 0.5)
+            if not batch:
+                return
+            seen += len(batch)
+            self._left.update(dict.fromkeys(batch))
+            yield batch
+
+    async def move(self, moves: Sequence[Move]) -> Sequence[Receipt]:
+        """Send some of them elsewhere."""
+        receipts = await self._subscription.move(moves)
+        for move, receipt in zip(moves, receipts, strict=True):
+            if receipt is ACCEPTED:
+                del self._left[move.delivery]
+        return receipts
+
+    async def forget(self, deliveries: Sequence[Delivery]) -> None:
+        """Take some of them out for good."""
+        await self._subscription.ack(deliveries)
+        for delivery in deliveries:
+            del self._left[delivery]
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await asyncio.shield(asyncio.ensure_future(self._finish()))  # also when it is cancelled
+
+    async def _finish(self) -> None:
+        try:
+            if self._left:
+                await self._subscription.release(tuple(self._left))
+        except ConnectionLost as error:
+            self._lost(error)  # the broker gives everything back by itself
+        finally:
+            await self._subscription.close()
+
+
+class Run:
+    """One redrive under way: what moves, what stays, and how fast it goes."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        state: Redrive,
+        targets: set[str],
+        where: Filter | None,
+        owner: str | None,
+        to: str | None,
+        limit: int | None,
+        rate: float | None,
+        on_progress: Callable[[Redrive], object] | None,
+    ) -> None:
+        self.state = state
+        self._clock = clock
+        self._targets = targets
+        self._where = where
+        self._owner = owner
+        self._to = to
+        self._limit = limit
+        self._rate = rate
+        self._on_progress = on_progress
+        self._next = clock.monotonic()
+        self._now = datetime.fromtimestamp(clock.now(), UTC)
+
+    @property
+    def full(self) -> bool:
+        """Whether as many have moved as were asked for."""
+        return self._limit is not None and self.state.moved >= self._limit
+
+    async def drive(self, batch: Iterable[Delivery], sweep: Sweep | None) -> None:
+        """Send a batch back, as far as it is meant; without a sweep, only count."""
+        waiting = deque(batch)
+        while waiting and not self.full:
+            moves: list[Move] = []
+            while waiting and self._room_beside(len(moves)):
+                move = self._judge(waiting.popleft())
+                if move is not None:
+                    moves.append(move)
+            if moves and sweep is not None:
+                await self._pace()
+                await self._carry_out(sweep, moves)
+            if self._on_progress is not None:
+                self._on_progress(self.state)
+
+    def _room_beside(self, chosen: int) -> bool:
+        at_once = BATCH if self._rate is None else 1
+        limit = self._limit
+        return chosen < at_once and (limit is None or self.state.moved + chosen < limit)
+
+    def _judge(self, delivery: Delivery) -> Move | None:
+        """The move of a dead letter; None when it stays."""
+        letter = DeadMessage.of(delivery)
+        if not is_meant(letter, self._owner, self._where, self._now):
+            self._count(kept=1)
+            return None
+        target = self._to or letter.queue
+        if target is None or target not in self._targets:
+            # The header may have been written by anyone: only queues that exist are targets.
+            self._count(refused=1, error=f"{letter.id}: its queue {target!r} does not exist")
+            return None
+        if self.state.dry_run:
+            self._count(moved=1)
+            return None
+        return Move(delivery, redrive_of(delivery, target, self._clock.now()))
+
+    async def _carry_out(self, sweep: Sweep, moves: Sequence[Move]) -> None:
+        receipts = await sweep.move(moves)
+        failpoint("redrive.after_move")
+        lost: ConnectionLost | None = None
+        for move, receipt in zip(moves, receipts, strict=True):
+            error = getattr(receipt, "error", None)
+            if receipt is ACCEPTED:
+                self._count(moved=1)
+            elif isinstance(receipt, Unknown) and isinstance(error, ConnectionLost):
+                lost = error
+            else:
+                self._count(refused=1, error=f"{move.delivery.sent.id}: {error}")
+        if lost is not None:
+            raise lost
+
+    async def _pace(self) -> None:
+        """Wait for the next turn, if there is a rate."""
+        if self._rate is not None:
+            now = self._clock.monotonic()
+            if self._next > now:
+                await self._clock.sleep(self._next - now)
+            self._next = max(self._next, now) + 1 / self._rate
+
+    def _count(self, *, error: str | None = None, **more: int) -> None:
+        state = self.state
+        changes: dict[str, Any] = {name: getattr(state, name) + by for name, by in more.items()}
+        if error is not None and len(state.errors) < BATCH:
+            changes["errors"] = (*state.errors, trim(error, LONGEST))
+        self.state = replace(state, seen=state.seen + 1, **changes)
+
+
+def is_meant(letter: DeadMessage, owner: str | None, where: Filter | None, now: datetime) -> bool:
+    """Whether a dead letter is one of those asked for: of the queue `owner`, if one is given,
+    and of the filter."""
+    if owner is not None and letter.queue != owner:
+        return False
+    return where is None or where.takes(letter, now)
