@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import TYPE_CHECKING
 
 from queuecraft.clock import Clock
@@ -31,18 +32,18 @@ ALONE_FROM = 3  # redeliveries from which a message is handled with no neighbour
 class Admission:
     """Decides whether a delivery is handled at all, and by what."""
 
-    def __init__(self, consumer: Consumer, router: Router[Call], clock: Clock) -> None:
+    def __init__(
+        self, consumer: Consumer, router: Router[Call], clock: Clock, *, counted: bool
+    ) -> None:
         self._consumer = consumer
         self._router = router
         self._clock = clock
+        self._counted = counted  # the broker tells a redelivery from a new message
 
     async def examine(self, slot: Slot, delivery: Delivery, settler: Settler) -> Call | None:
-        """The handler to run; None when the delivery was settled here instead."""
+        """The handler to run; None when the delivery was settled or put aside here instead."""
         consumer = self._consumer
-        sent = delivery.sent
-        if consumer.orphans and await consumer.orphans.adopt(sent.id):
-            settler.settle(delivery, Acked(), 1)
-            consumer.intake.leave(delivery)
+        if self._handled_before(delivery, settler):
             return None
         attempt = consumer.attempt(delivery)
         policy = consumer.policy_of(delivery)
@@ -58,20 +59,38 @@ class Admission:
             return None
         call = self._find(delivery)
         if call is None:
-            what = f"no handler for event {sent.routing_key!r} in queue {delivery.queue!r}"
+            event = delivery.sent.routing_key
+            what = f"no handler for event {event!r} in queue {delivery.queue!r}"
             outcome = after_failure(
                 policy, attempt, NO_HANDLER, Failure("NoHandler", what), chance=random.random()
             )
-            if not consumer.fail(delivery, settler, outcome, attempt):
-                consumer.intake.leave(delivery)
+            waits = consumer.fail(delivery, settler, outcome, attempt)
+            consumer.leave(delivery, settler, waits=waits)
             return None
         if delivery.redeliveries >= ALONE_FROM and not await consumer.be_alone(slot, settler):
-            await settler.release([delivery])
-            consumer.intake.leave(delivery)
+            await consumer.release(settler, [delivery])
+            consumer.leave(delivery, settler)
             return None
         if policy.ack_timeout is not None:
-            consumer.deadlines.start(slot, policy.ack_timeout)
+            consumer.deadlines.start(slot, delivery, policy.ack_timeout)
         return call
+
+    def _handled_before(self, delivery: Delivery, settler: Settler) -> bool:
+        """Whether a run of this message on a lost connection stands for this delivery too, or
+        may still come to do so."""
+        consumer, orphans = self._consumer, self._consumer.orphans
+        if not orphans:
+            consumer.wary = False
+            return False
+        if self._counted and not delivery.redeliveries:
+            return False  # another message with the same id
+        if orphans.wait(delivery.sent.id, partial(consumer.run_ended, delivery, settler)):
+            return True
+        if orphans.adopt(delivery.sent.id):
+            settler.settle(delivery, Acked(), 1)
+            consumer.intake.leave(delivery)
+            return True
+        return False
 
     def _expired(self, delivery: Delivery, ttl: float | None) -> bool:
         sent = delivery.sent

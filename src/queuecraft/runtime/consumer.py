@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from time import perf_counter
-from typing import Any
 
 from queuecraft.clock import Clock, Timer
 from queuecraft.drivers.base import ConnectionLost, Delivery, Queue
 from queuecraft.model.errors import QueueError
-from queuecraft.model.outcome import Acked, Failure, Outcome, Retried, after_error
+from queuecraft.model.outcome import Acked, Outcome, Retried, after_error
 from queuecraft.model.policy import Policy
 from queuecraft.runtime.admission import Admission
 from queuecraft.runtime.connection import Connection
 from queuecraft.runtime.counters import Counters
+from queuecraft.runtime.crew import LAST_WORDS, Crew
 from queuecraft.runtime.deadlines import Deadlines
-from queuecraft.runtime.facts import (
-    Facts,
-    MessageFailed,
-    MessageRetried,
-    MessagesSucceeded,
-    WorkerPaused,
-    WorkerResumed,
-)
+from queuecraft.runtime.errands import Errands
+from queuecraft.runtime.facts import Facts
 from queuecraft.runtime.handler import Call
 from queuecraft.runtime.intake import Intake
 from queuecraft.runtime.options import policy_for
@@ -32,9 +27,11 @@ from queuecraft.runtime.orphans import Orphans
 from queuecraft.runtime.router import Router
 from queuecraft.runtime.settle import Settler, failures
 from queuecraft.runtime.slot import Slot
+from queuecraft.runtime.tally import Tally
 
 SLICE = 0.002  # seconds of handling without giving up the loop
 LINGER = 0.005  # seconds an ack may wait for company while handlers run
+ALONE_WITHIN = 30.0  # seconds a message waits for its neighbours to end; one may never do so
 
 
 class Consumer:
@@ -63,33 +60,36 @@ class Consumer:
         self.name = name
         self.queue = queue
         self.policy = policy
-        self.slots = [Slot() for _ in range(concurrency)]
+        self.log: logging.Logger = facts.log
+        self.crew = Crew(name, concurrency, self._run, self._on_fall)
         self.orphans = Orphans()
         self.deadlines = Deadlines(self, clock)
+        self.errands = Errands()
         self.intake = Intake(
             queue, connection, counters, facts, clock, self, prefetch=prefetch, ordered=ordered
         )
-        self._admission = Admission(self, router, clock)
+        self.wary = False  # after a lost connection every delivery is looked at closely
+        traits = connection.traits
+        self._admission = Admission(self, router, clock, counted=traits.counts_redeliveries)
         self._known = router.known
-        self._inline = connection.traits.inline
-        self._counters = counters
-        self._facts = facts
+        self._inline = traits.inline
+        self._tally = Tally(name, queue.name, counters, facts, clock)
         self._clock = clock
         self._threaded = threaded
         self._flush_at = max(1, prefetch // 2)
-        self._forced = asyncio.Event()
-        self._wary = False  # after a lost connection every delivery is looked at closely
         self._linger: Timer | None = None
-        self._errands: set[asyncio.Task[None]] = set()
-        self._retries: set[Timer] = set()
 
     # -- life ----------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Set the runners to work."""
-        loop = asyncio.get_running_loop()
-        for number, slot in enumerate(self.slots, 1):
-            slot.task = loop.create_task(self._run(slot), name=f"{self.name}-{number}")
+        for slot in self.crew.slots:
+            self.crew.begin(slot)
+
+    @property
+    def slots(self) -> Sequence[Slot]:
+        """What each runner is doing."""
+        return self.crew.slots
 
     @property
     def paused(self) -> str | None:
@@ -106,61 +106,97 @@ class Consumer:
         """Take no more; what runs goes on, what has not begun goes back to the queue."""
         if self.paused is None:
             self.intake.pause(reason)
-            _ = self.errand(self.give_back())
-            self._facts.emit(WorkerPaused(worker=self.name, queue=self.queue.name, reason=reason))
+            _ = self.give_back()
+            self._tally.paused(reason)
 
     def resume(self) -> None:
         """Take messages again."""
         if self.paused is not None:
+            for slot in self.crew.fallen:
+                self._begin_again(slot)
             self.intake.resume()
-            self._facts.emit(WorkerResumed(worker=self.name, queue=self.queue.name))
+            self._tally.resumed()
 
-    def force(self) -> None:
-        """Cut a stop short: wait for handlers no longer."""
-        self._forced.set()
+    def close(self) -> None:
+        """Stop receiving, and give back what has not begun."""
+        self.intake.close()
+        _ = self.give_back()
 
     async def stop(self, *, drain: bool, requeue: bool, timeout: float) -> None:
-        """Stop receiving, give back what has not begun, wait for the rest, and let go."""
-        self.intake.close()
-        await self.give_back()
-        tasks = {slot.task for slot in self.slots if slot.task is not None}
-        if drain and tasks:
-            done = asyncio.ensure_future(asyncio.wait(tasks))
-            forced = asyncio.ensure_future(self._forced.wait())
-            await asyncio.wait((done, forced), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            done.cancel()
-            forced.cancel()
-            tasks = {task for task in tasks if not task.done()}
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=1.0)
-        unfinished = [slot for slot in self.slots if slot.delivery is not None and not slot.lapsed]
-        if unfinished:
-            self._facts.log.warning(
-                "%s stopped with %d handlers still at work", self.name, len(unfinished)
-            )
-        settler = self.intake.settler
-        if settler is not None and requeue:
-            # A thread cannot be stopped: its message stays ours until the connection closes.
-            await settler.release(
-                [
-                    slot.delivery
-                    for slot in unfinished
-                    if slot.delivery is not None
-                    and slot.call not in self._threaded
-                    and not slot.by_hand
-                ]
-            )
-        if self._errands:
-            await asyncio.wait(set(self._errands))
-        for timer in (self._linger, *self._retries):
-            if timer is not None:
-                timer.cancel()
+        """Once closed: wait for what runs, tell the broker, and let go."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        await self.crew.dismiss(wait=timeout if drain else 0)
+        left = 0.0 if self.crew.hurried else deadline - loop.time()
+        settling = asyncio.ensure_future(self._settle_all(requeue=requeue))
+        await asyncio.wait([settling], timeout=max(LAST_WORDS, left))
+        if not settling.done():
+            self.log.warning("%s: the broker does not answer; what is held comes back", self.name)
+            settling.cancel()
+            self.errands.cancel()
         self.deadlines.close()
-        if settler is not None and settler is self.intake.settler:
-            await settler.flush()
-            await settler.close()
+        if self._linger is not None:
+            self._linger.cancel()
+        if (settler := self.intake.settler) is not None:
+            closing = self.errands.start(settler.close())
+            await asyncio.wait([closing], timeout=LAST_WORDS)
+            closing.cancel()
+
+    async def _settle_all(self, *, requeue: bool) -> None:
+        """Tell the broker, in the end, what became of everything."""
+        unfinished = [slot for slot in self.slots if slot.open]
+        if unfinished:
+            self.log.warning("%s stopped before %d handlers returned", self.name, len(unfinished))
+        settler = self.intake.settler
+        if settler is None:
+            return
+        if requeue:
+            # A thread cannot be stopped: its message stays ours until the connection closes.
+            mine = [
+                slot.delivery
+                for slot in unfinished
+                if slot.settler is settler and slot.call not in self._threaded
+            ]
+            await self.release(settler, [each for each in mine if each is not None])
+        await self.give_back()
+        await self.errands.done()
+        await self.flush_now(settler)
+        await self.errands.done()
+
+    # -- runners that fall ---------------------------------------------------------------------
+
+    def _on_fall(self, what: str) -> None:
+        """A runner has ended though nobody has asked for it: a person has to know."""
+        reason = f"a runner {what}; resume the worker to go on"
+        self.log.error("%s: %s", self.name, reason)
+        if self.paused is None:
+            self.intake.pause(reason)
+            self._tally.paused(reason)
+
+    def _begin_again(self, slot: Slot) -> None:
+        """In place of a fallen runner; the message it held is handled once more."""
+        if slot.open and slot.delivery is not None and slot.settler is not None:
+            if slot.settler is self.intake.settler:
+                self.intake.buffer.appendleft(slot.delivery)
+            else:
+                self.leave(slot.delivery, slot.settler)
+        slot.forget()
+        self.intake.unclaim(slot)
+        self.crew.begin(slot)
+
+    def abandon(self, slot: Slot) -> None:
+        """A handler goes on in spite of its cancellation: let it, and put another in its place."""
+        assert slot.delivery is not None
+        assert slot.settler is not None
+        self.log.error(
+            "handler of %s in %s ignores its cancellation; it is left alone, and another runner "
+            "takes its place",
+            slot.delivery.sent.id,
+            self.queue.name,
+        )
+        self.leave(slot.delivery, slot.settler, waits=slot.waits)
+        self.crew.replace(slot)
+        self.intake.unclaim(slot)
 
     # -- the runner ----------------------------------------------------------------------------
 
@@ -202,11 +238,12 @@ class Consumer:
                 or delivery.redeliveries
                 or look_closely
                 or delivery.sent.expires_at is not None
-                or self._wary
+                or self.wary
             ):
+                slot.call = None
                 call = await self._admission.examine(slot, delivery, settler)
                 if call is None:
-                    slot.delivery = None
+                    slot.forget()
                     continue
             slot.call = call
             try:
@@ -218,62 +255,94 @@ class Consumer:
             else:
                 ended = perf_counter()
                 if slot.by_hand or slot.lapsed or settler.void:
-                    self._after_odd_success(slot, delivery, settler)
+                    if not self._after_odd_success(slot, delivery, settler, ended - started):
+                        return
                 else:
                     settler.acks.append(delivery)
                     settler.durations.append(ended - started)
                     if ordered:
-                        self.intake.leave(delivery)
+                        intake.leave(delivery)
             started = ended
             slot.delivery = None
             if len(settler.acks) >= self._flush_at:
                 await self._flush(settler)
-            elif self._linger is None:
+            elif self._linger is None and not intake.closing:
                 self._linger = self._clock.call_later(LINGER, self._on_linger)
 
-    def _after_odd_success(self, slot: Slot, delivery: Delivery, settler: Settler) -> None:
-        """A handler returned, but its message was settled before, or its connection is gone."""
-        if settler.void and not slot.by_hand and not slot.lapsed:
-            self.orphans.finished(delivery.sent.id)
-            self._counters.succeeded += 1
-        elif slot.lapsed:
-            self._facts.log.warning(
+    def _after_odd_success(
+        self, slot: Slot, delivery: Delivery, settler: Settler, took: float
+    ) -> bool:
+        """A handler returned, but its message was settled before, or its connection is gone.
+        False when this is the end of the runner."""
+        if slot.lapsed:
+            self.log.warning(
                 "handler of %s in %s returned after its ack timeout; its message is retried",
                 delivery.sent.id,
                 self.queue.name,
             )
-        self._finish(slot, delivery)
+        elif not slot.by_hand:
+            self._tally.succeeded(delivery, [took])
+            self.orphans.finished(delivery.sent.id)
+        return self._finish(slot, delivery, settler)
 
     def _after_error(
         self, slot: Slot, delivery: Delivery, settler: Settler, error: BaseException, took: float
     ) -> bool:
-        """A handler raised. False when it is the runner itself that is being cancelled."""
-        task = slot.task if isinstance(error, asyncio.CancelledError) else None
-        if task is not None and slot.lapsed:
-            task.uncancel()
-        elif task is not None and task.cancelling():
+        """A handler raised. False when this is the end of the runner."""
+        task = slot.task
+        assert task is not None
+        cancelled = isinstance(error, asyncio.CancelledError)
+        if cancelled and task.cancelling() and not slot.lapsed:
             return False
-        elif settler.void:
-            self.orphans.finished(delivery.sent.id, success=False)
-        elif slot.by_hand or slot.lapsed:
-            self._facts.log.error(
-                "handler of %s in %s failed after its message was settled",
-                delivery.sent.id,
-                self.queue.name,
-                exc_info=error,
-            )
-        else:
+        if isinstance(error, GeneratorExit) and not _at_work(task):
+            return False  # nobody raised it: the loop is closed, and we are being thrown away
+        if slot.by_hand or slot.lapsed:
+            if not (cancelled and slot.lapsed):
+                self.log.error(
+                    "handler of %s in %s failed after its message was settled",
+                    delivery.sent.id,
+                    self.queue.name,
+                    exc_info=error,
+                )
+        elif not settler.void:
             attempt = self.attempt(delivery)
             outcome = after_error(self.policy_of(delivery), attempt, error, random.random())
             slot.waits = self.fail(delivery, settler, outcome, attempt, took)
-        self._finish(slot, delivery)
-        return True
+        return self._finish(slot, delivery, settler)
 
-    def _finish(self, slot: Slot, delivery: Delivery) -> None:
-        """The run is over; the next of its key may go, unless it waits for another try itself."""
-        if not slot.waits:
-            self.intake.leave(delivery)
+    def _finish(self, slot: Slot, delivery: Delivery, settler: Settler) -> bool:
+        """A run is over, and was not a plain success; False when its runner is, too."""
+        if slot.abandoned:
+            return False
+        self.leave(delivery, settler, waits=slot.waits)
+        # The cancellation of a late handler is over with it; another one may be meant for us.
+        goes_on = not slot.lapsed or slot.task is None or slot.task.uncancel() == 0
         slot.forget()
+        return goes_on
+
+    def leave(self, delivery: Delivery, settler: Settler, *, waits: bool = False) -> None:
+        """A delivery has had its turn; the next of its key may go, unless it waits itself."""
+        if settler.void:
+            self.orphans.finished(delivery.sent.id, success=False)  # its redelivery may wait
+        elif waits and not self.intake.closing:
+            self.intake.wait_in_lane(delivery)
+            return
+        elif waits:  # its turn comes again where the queue is consumed next
+            _ = self.errands.start(self.release(settler, [delivery]))
+        self.intake.leave(delivery)
+
+    def run_ended(self, delivery: Delivery, settler: Settler, success: bool) -> None:
+        """The run on a lost connection is over, and its message has come again meanwhile."""
+        lanes = self.intake.lanes
+        if settler.void or (lanes is not None and delivery not in lanes):
+            return  # lost or given back itself: the next one will do
+        if success and self.orphans.adopt(delivery.sent.id):
+            settler.settle(delivery, Acked(), 1)
+            self.intake.leave(delivery)
+            _ = self.errands.start(self.flush_now(settler))
+            self.intake.nudge()
+        else:
+            self.intake.put(delivery)
 
     # -- deciding ------------------------------------------------------------------------------
 
@@ -290,11 +359,7 @@ class Consumer:
 
     def succeed(self, delivery: Delivery, settler: Settler) -> None:
         """A handler has acknowledged its message by hand."""
-        self._counters.succeeded += 1
-        if self._facts.wants(MessagesSucceeded):
-            self._facts.emit(
-                MessagesSucceeded(worker=self.name, deliveries=[delivery], durations=[])
-            )
+        self._tally.succeeded(delivery)
         if settler.void:
             self.orphans.finished(delivery.sent.id)
         else:
@@ -309,146 +374,119 @@ class Consumer:
         took: float | None = None,
     ) -> bool:
         """Count a failure and settle it; True when the message waits on in its own lane."""
-        self._counters.failed += 1
-        reason: str = getattr(outcome, "reason", "")
-        failure: Failure | None = getattr(outcome, "failure", None)
-        if self._facts.wants(MessageFailed):
-            self._facts.emit(
-                MessageFailed(
-                    worker=self.name,
-                    delivery=delivery,
-                    attempt=attempt,
-                    reason=reason,
-                    failure=failure,
-                    duration=took,
-                )
-            )
-        if self.intake.lanes is not None and isinstance(outcome, Retried):
-            self._retry_in_lane(delivery, settler, outcome, attempt)
-            return True
-        settler.settle(delivery, outcome, attempt)
-        return False
-
-    def timed_out(
-        self, delivery: Delivery, settler: Settler, outcome: Outcome, attempt: int
-    ) -> bool:
-        """An ack timeout ended a delivery, whatever its handler still does."""
-        self._counters.ack_timeouts += 1
-        waits = self.fail(delivery, settler, outcome, attempt)
-        _ = self.errand(self.flush_now(settler))
-        return waits
-
-    def _retry_in_lane(
-        self, delivery: Delivery, settler: Settler, outcome: Retried, attempt: int
-    ) -> None:
-        intake, lanes = self.intake, self.intake.lanes
-        assert lanes is not None
-        if intake.closing:  # its turn comes again where the queue is consumed next
-            _ = self.errand(settler.release([delivery]))
-            lanes.leave(delivery)
-            return
-        lanes.failed(delivery)
-        self._counters.retried += 1
-        if self._facts.wants(MessageRetried):
-            self._facts.emit(
-                MessageRetried(
-                    worker=self.name,
-                    delivery=delivery,
-                    attempt=attempt,
-                    reason=outcome.reason,
-                    delay=outcome.delay,
-                    failure=outcome.failure,
-                )
-            )
-
-        def again() -> None:
-            self._retries.discard(timers.pop())
-            if any(slot.delivery is delivery for slot in self.slots):
-                wait(LINGER)  # settled early, its handler is still at work
-            elif delivery in lanes and intake.settler is settler:
-                intake.buffer.append(delivery)
-                intake.wake()
-
-        def wait(seconds: float) -> None:
-            timers.append(self._clock.call_later(seconds, again))
-            self._retries.add(timers[0])
-
-        timers: list[Timer] = []
-        wait(outcome.delay)
-
-    async def be_alone(self, slot: Slot, settler: Settler) -> bool:
-        """Give back what waits and wait for what runs; False when another runner is first."""
-        if not self.intake.claim(slot):
+        self._tally.failed(delivery, outcome, attempt, took)
+        lanes = self.intake.lanes
+        if lanes is None or not isinstance(outcome, Retried):
+            settler.settle(delivery, outcome, attempt)
             return False
-        await self.give_back()
-        await settler.flush()
-        while any(other.delivery is not None for other in self.slots if other is not slot):
-            await self.intake.quiet()
-            await settler.flush()
+        lanes.failed(delivery, self._clock.monotonic() + outcome.delay)
+        self._tally.retried(delivery, outcome, attempt)
         return True
 
-    async def give_back(self) -> None:
-        """Release everything that no handler has begun on."""
-        await self.intake.give_back(
-            slot.delivery for slot in self.slots if slot.delivery is not None
+    def time_out(
+        self, delivery: Delivery, settler: Settler, outcome: Outcome, attempt: int
+    ) -> bool:
+        """An ack timeout ends a delivery, whatever its handler still does."""
+        self._tally.timed_out()
+        waits = self.fail(delivery, settler, outcome, attempt)
+        _ = self.errands.start(self.flush_now(settler))
+        return waits
+
+    def time_out_lost(self, delivery: Delivery) -> None:
+        """The same on a lost connection: its redelivery need not wait for the handler."""
+        self._tally.timed_out()
+        self.log.warning(
+            "handler of %s in %s has not returned in time, and its connection is lost",
+            delivery.sent.id,
+            self.queue.name,
         )
+        self.orphans.finished(delivery.sent.id, success=False)
+
+    async def be_alone(self, slot: Slot, settler: Settler) -> bool:
+        """Give back what waits and wait for what runs; False when it is not to begin now."""
+        intake = self.intake
+        if not intake.claim(slot):
+            return False
+        until = self._clock.monotonic() + ALONE_WITHIN
+        await self.give_back()
+        while True:
+            await self.flush_now(settler)
+            await self.errands.done()
+            if intake.closing or settler.void:
+                return False
+            left = until - self._clock.monotonic()
+            others = [other for other in self.slots if other is not slot]
+            if left <= 0 or all(other.delivery is None for other in others):
+                return True
+            await intake.quiet(left)
 
     # -- settling ------------------------------------------------------------------------------
+
+    def give_back(self) -> asyncio.Task[None]:
+        """Release everything that no handler has begun on."""
+        running = [slot.delivery for slot in self.slots if slot.delivery is not None]
+        rest = self.intake.take_back(running)
+        return self.errands.start(self.release(self.intake.settler, rest))
+
+    async def release(self, settler: Settler | None, deliveries: Sequence[Delivery]) -> None:
+        """Give deliveries back untouched."""
+        if settler is not None and deliveries:
+            try:
+                await settler.release(deliveries)
+            except Exception as error:
+                self._start_afresh(settler, error)
 
     async def _flush(self, settler: Settler) -> None:
         if self._inline:
             await self.flush_now(settler)
         elif not settler.flushing:
-            _ = self.errand(self.flush_now(settler))
+            _ = self.errands.start(self.flush_now(settler))
 
     async def flush_now(self, settler: Settler) -> None:
+        """Tell the broker everything that was decided so far."""
         try:
             await settler.flush()
             while settler.waiting and not settler.void:
                 await settler.flush()
-        except Exception as error:  # a driver that breaks its contract: start afresh with it
-            self._facts.log.exception("settling in %s failed", self.queue.name)
-            self.session_lost(settler, ConnectionLost(f"settling failed: {error!r}"))
+        except Exception as error:
+            self._start_afresh(settler, error)
         if self.intake.idle:
             self.intake.wake()
+
+    def _start_afresh(self, settler: Settler, error: Exception) -> None:
+        """A driver breaks its contract: what it has done of our bidding is anybody's guess."""
+        self.log.error("settling in %s failed", self.queue.name, exc_info=error)
+        self.session_lost(settler, ConnectionLost(f"settling failed: {error!r}"))
 
     def _on_linger(self) -> None:
         self._linger = None
         settler = self.intake.settler
         if settler is not None and settler.waiting and not settler.flushing:
-            _ = self.errand(self.flush_now(settler))
-
-    def errand(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Work done beside the runners; `stop` waits for it."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
-        return task
+            _ = self.errands.start(self.flush_now(settler))
 
     # -- what settlers say ---------------------------------------------------------------------
 
     def session_lost(self, settler: Settler, error: QueueError) -> None:
         """The connection broke: what was held is void, and the broker delivers it again."""
         if not settler.void:
-            self._wary = True
-            self.handled_elsewhere(settler.acks)
-            settler.acks.clear()
-            settler.durations.clear()
+            self.wary = True
             for slot in self.slots:
-                if slot.delivery is not None and slot.settler is settler and not slot.by_hand:
+                if slot.open and slot.settler is settler and slot.delivery is not None:
                     self.orphans.started(slot.delivery.sent.id)
+            # What was handled and not yet acked is counted, and remembered as handled.
+            _ = self.errands.start(self.flush_now(settler))
             self.intake.end(settler)
             self.intake.lost(error)
 
     def handled_elsewhere(self, deliveries: Sequence[Delivery]) -> None:
         """Handled here, but the ack came too late: not to be run again here."""
-        self._wary = True
+        self.wary = True
         for delivery in deliveries:
             self.orphans.finished(delivery.sent.id)
 
     def stuck(self, delivery: Delivery, error: QueueError) -> None:
         """A dead letter cannot be written: better to stop than to lose it."""
-        self._facts.log.error(
+        self.log.error(
             "message %s of %s cannot be dead-lettered: %s. The queue is paused; mend this, then "
             "resume the worker",
             delivery.sent.id,
@@ -456,3 +494,10 @@ class Consumer:
             error,
         )
         self.pause(f"a dead letter cannot be written: {error}")
+
+
+def _at_work(task: asyncio.Task[None]) -> bool:
+    try:
+        return asyncio.current_task() is task
+    except RuntimeError:
+        return False

@@ -6,7 +6,7 @@ import asyncio
 import random
 import threading
 from collections.abc import Awaitable, Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from queuecraft.drivers.base import Delivery
 from queuecraft.model.errors import AlreadySettled, ConfigError
@@ -17,6 +17,9 @@ from queuecraft.runtime.slot import Slot
 
 if TYPE_CHECKING:
     from queuecraft.runtime.consumer import Consumer
+
+Decide: TypeAlias = Callable[[Policy, int], Outcome]
+"""What becomes of a message, given the policy for it and the number of its attempt."""
 
 
 class _Noted:
@@ -34,6 +37,8 @@ class ByHand(Control):
         self._consumer: Consumer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
+        self._lock = threading.Lock()
+        self._noted: set[Delivery] = set()  # decided by a thread, on its way to the loop
 
     def serve(self, consumer: Consumer) -> None:
         """Act for this consumer, in the running loop."""
@@ -78,45 +83,64 @@ class ByHand(Control):
             raise ConfigError(f"extend({seconds!r}): expected seconds above 0")
         slot = self._slot(delivery)
         assert self._consumer is not None
-        assert self._loop is not None
+        deadlines = self._consumer.deadlines
         if threading.get_ident() == self._thread:
-            self._consumer.deadlines.start(slot, seconds)
+            deadlines.extend(slot, delivery, seconds)
         else:
-            self._loop.call_soon_threadsafe(self._consumer.deadlines.start, slot, seconds)
+            self._tell_loop(delivery, deadlines.extend, slot, delivery, seconds)
+
+    # -- inside --------------------------------------------------------------------------------
 
     def _slot(self, delivery: Delivery) -> Slot:
-        slots = () if self._consumer is None else self._consumer.slots
-        for slot in slots:
-            if slot.delivery is delivery and not slot.by_hand and not slot.lapsed:
+        for slot in () if self._consumer is None else self._consumer.slots:
+            if slot.delivery is delivery and slot.open:
                 return slot
-        raise AlreadySettled(
-            "the message is settled already: a handler may settle it once, before it returns and "
-            "before its ack timeout",
-            queue=delivery.queue,
-            message_id=delivery.sent.id,
-        )
+        raise _settled(delivery)
 
-    def _settle(
-        self, delivery: Delivery, decide: Callable[[Policy, int], Outcome]
-    ) -> Awaitable[None]:
+    def _settle(self, delivery: Delivery, decide: Decide) -> Awaitable[None]:
         slot = self._slot(delivery)
-        slot.by_hand = True
-        assert self._loop is not None
         if threading.get_ident() == self._thread:
             return self._apply(slot, delivery, decide)
-        self._loop.call_soon_threadsafe(self._apply, slot, delivery, decide)
+        with self._lock:
+            if delivery in self._noted:
+                raise _settled(delivery)
+            self._noted.add(delivery)
+        self._tell_loop(delivery, self._apply_noted, delivery, decide)
         return _Noted()
 
-    def _apply(
-        self, slot: Slot, delivery: Delivery, decide: Callable[[Policy, int], Outcome]
-    ) -> Awaitable[None]:
+    def _tell_loop(self, delivery: Delivery, call: Callable[..., Any], *arguments: Any) -> None:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:  # the loop is closed, and the message long given back
+            raise _settled(delivery) from None
+
+    def _apply_noted(self, delivery: Delivery, decide: Decide) -> None:
+        self._noted.discard(delivery)
+        assert self._consumer is not None
+        try:
+            _ = self._apply(self._slot(delivery), delivery, decide)
+        except AlreadySettled as error:  # its handler ended, or was late, in this very moment
+            self._consumer.log.warning("a thread came too late: %s", error)
+
+    def _apply(self, slot: Slot, delivery: Delivery, decide: Decide) -> Awaitable[None]:
         consumer, settler = self._consumer, slot.settler
         assert consumer is not None
         assert settler is not None
+        slot.by_hand = True
         attempt = consumer.attempt(delivery)
         outcome = decide(consumer.policy_of(delivery), attempt)
         if isinstance(outcome, Acked):
             consumer.succeed(delivery, settler)
         elif not settler.void:
             slot.waits = consumer.fail(delivery, settler, outcome, attempt)
-        return asyncio.shield(consumer.errand(consumer.flush_now(settler)))
+        return asyncio.shield(consumer.errands.start(consumer.flush_now(settler)))
+
+
+def _settled(delivery: Delivery) -> AlreadySettled:
+    return AlreadySettled(
+        "the message is settled already: a handler may settle it once, before it returns and "
+        "before its ack timeout",
+        queue=delivery.queue,
+        message_id=delivery.sent.id,
+    )

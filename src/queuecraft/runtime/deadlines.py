@@ -6,11 +6,15 @@ import random
 from typing import TYPE_CHECKING
 
 from queuecraft.clock import Clock, Timer
+from queuecraft.drivers.base import Delivery
 from queuecraft.model.outcome import ACK_TIMEOUT, Failure, after_failure
+from queuecraft.runtime.settle import Settler
 from queuecraft.runtime.slot import Slot
 
 if TYPE_CHECKING:
     from queuecraft.runtime.consumer import Consumer
+
+GRACE = 10.0  # seconds a handler may take to end once it was cancelled
 
 
 class Deadlines:
@@ -22,11 +26,17 @@ class Deadlines:
         self._timer: Timer | None = None
         self._due = float("inf")
 
-    def start(self, slot: Slot, seconds: float) -> None:
-        """The handler of this slot has so many seconds from now."""
+    def start(self, slot: Slot, delivery: Delivery, seconds: float) -> None:
+        """The handler of this delivery has so many seconds from now."""
+        slot.timed = delivery
         slot.deadline = self._clock.monotonic() + seconds
         if slot.deadline < self._due:
             self._arm(slot.deadline)
+
+    def extend(self, slot: Slot, delivery: Delivery, seconds: float) -> None:
+        """The same, for a delivery that is being timed and still open."""
+        if slot.open and slot.delivery is delivery and slot.timed is delivery:
+            self.start(slot, delivery, seconds)
 
     def close(self) -> None:
         """Watch no more."""
@@ -43,24 +53,32 @@ class Deadlines:
         self._timer = None
         self._due = float("inf")
         now = self._clock.monotonic()
-        for slot in self._consumer.slots:
-            if slot.deadline is not None and slot.delivery is not None and not slot.lapsed:
-                if slot.deadline <= now:
-                    self._lapse(slot)
-                else:
-                    self._due = min(self._due, slot.deadline)
-        if self._due < float("inf"):
-            self._arm(self._due)
+        timed = [slot for slot in self._consumer.slots if slot.timed is slot.delivery is not None]
+        for slot in timed:
+            if slot.deadline <= now:
+                self._lapse(slot, now)
+        later = [slot.deadline for slot in timed if slot.deadline > now]
+        if later:
+            self._arm(min(later))
 
-    def _lapse(self, slot: Slot) -> None:
+    def _lapse(self, slot: Slot, now: float) -> None:
         consumer, delivery, settler = self._consumer, slot.delivery, slot.settler
-        if delivery is None or settler is None or settler.void or slot.by_hand:
+        if slot.lapsed:
+            consumer.abandon(slot)
+        elif not slot.by_hand and delivery is not None and settler is not None:
+            slot.lapsed = True
+            slot.deadline = now + GRACE
+            self._settle(slot, delivery, settler)
+            if slot.task is not None:
+                slot.task.cancel()
+
+    def _settle(self, slot: Slot, delivery: Delivery, settler: Settler) -> None:
+        consumer = self._consumer
+        if settler.void:  # the broker has it again, so there is nothing to be settled here
+            consumer.time_out_lost(delivery)
             return
-        slot.lapsed = True
         attempt = consumer.attempt(delivery)
         policy = consumer.policy_of(delivery)
         failure = Failure("AckTimeout", f"not handled within {policy.ack_timeout:g} s")
         outcome = after_failure(policy, attempt, ACK_TIMEOUT, failure, chance=random.random())
-        slot.waits = consumer.timed_out(delivery, settler, outcome, attempt)
-        if slot.task is not None:
-            slot.task.cancel()
+        slot.waits = consumer.time_out(delivery, settler, outcome, attempt)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
-from queuecraft.clock import Clock
+from queuecraft.clock import Clock, Timer
 from queuecraft.drivers.base import ConnectionLost, Delivery, Driver, Queue
 from queuecraft.model.errors import QueueError
 from queuecraft.runtime.connection import Connection
@@ -19,6 +20,13 @@ from queuecraft.runtime.slot import Slot
 
 WAIT = 30.0  # seconds one receive waits; only a bound, a message wakes it
 REJOIN = 1.0  # seconds before asking again for a queue that cannot be had
+
+
+class Receiver(Owner, Protocol):
+    """Whom deliveries are received for."""
+
+    def pause(self, reason: str) -> None:
+        """Nothing can be received until a person has seen to it."""
 
 
 class Intake:
@@ -36,7 +44,7 @@ class Intake:
         counters: Counters,
         facts: Facts,
         clock: Clock,
-        owner: Owner,
+        owner: Receiver,
         *,
         prefetch: int,
         ordered: bool,
@@ -51,6 +59,7 @@ class Intake:
         self._queue = queue
         self._connection = connection
         self._driver: Driver | None = None
+        self._generation = 0  # of the connection that the session belongs to
         self._counters = counters
         self._facts = facts
         self._clock = clock
@@ -59,6 +68,7 @@ class Intake:
         self._fetcher: asyncio.Task[Any] | None = None
         self._interruptible = False
         self._interrupted = False
+        self._waiting: set[Timer] = set()  # for those that wait in their lanes
         self._solo: Slot | None = None
         self._quiet: asyncio.Future[None] | None = None
 
@@ -71,11 +81,9 @@ class Intake:
         """Receive for all runners; False when there is nothing to be done now but wait."""
         if self._solo is not None:
             if self._solo is not slot:
-                if self._quiet is not None and not self._quiet.done():
-                    self._quiet.set_result(None)
+                _wake(self._quiet)
                 return False
-            self._solo = None  # its message is settled: the others may go on
-            self.wake()
+            self.unclaim(slot)  # its message is settled
         if self._fetcher is not None or self._held_back():
             return False
         settler = self.settler
@@ -83,28 +91,24 @@ class Intake:
             return False
         self._fetcher = asyncio.current_task()
         try:
-            if settler is None:
-                settler = await self._join()
-            if settler is not None and not self._held_back():
-                self._interruptible = True
-                got = await settler.subscription.receive(self._prefetch - settler.held, WAIT)
-                if got:
-                    self._admit(settler, got)
-        except ConnectionLost as error:
-            if settler is not None:
-                self._owner.session_lost(settler, error)
-            elif self._connection.state in ("disconnected", "closing", "closed"):
-                self.pause(str(error))  # there will be no connection again
-        except QueueError as error:  # the queue itself is gone: make it again
-            self._facts.log.error("receiving from %s failed: %s", self._queue.name, error)
-            if settler is not None:
-                self.end(settler)
-                await settler.subscription.close()
+            try:
+                if settler is None:
+                    settler = await self._join()
+                if settler is not None and not self._held_back():
+                    self._interruptible = True
+                    got = await settler.subscription.receive(self._prefetch - settler.held, WAIT)
+                    self._interruptible = False
+                    if got:
+                        self._admit(settler, got)
+            except Exception as error:
+                self._interruptible = False
+                await self._recover(settler, error)
         except asyncio.CancelledError:
-            if not self._interrupted or slot.task is None:
+            if not self._interrupted:
                 raise
-            slot.task.uncancel()
         finally:
+            if self._interrupted and slot.task is not None:
+                slot.task.uncancel()
             self._interruptible = self._interrupted = False
             self._fetcher = None
             if self.parked and not self.waking:
@@ -133,17 +137,45 @@ class Intake:
                 self.waking = True
                 return
 
+    def put(self, delivery: Delivery) -> None:
+        """Something held back may run now."""
+        self.buffer.append(delivery)
+        self.nudge()
+
+    def nudge(self) -> None:
+        """Get a runner to look into the buffer: if none is parked, the one that fetches."""
+        if self.parked:
+            self.wake()
+        else:
+            self._interrupt()
+
     def leave(self, delivery: Delivery) -> None:
         """A delivery is done; the next of its key may run."""
         if self.lanes is not None and (following := self.lanes.leave(delivery)) is not None:
-            self.buffer.appendleft(following)
+            if self.lanes.due(following) > self._clock.monotonic():
+                self.wait_in_lane(following)
+            else:
+                self.buffer.appendleft(following)
 
-    async def give_back(self, running: Iterable[Delivery]) -> None:
-        """Release everything that no handler has begun on."""
-        waiting = list(self.buffer) if self.lanes is None else self.lanes.clear(running)
+    def wait_in_lane(self, delivery: Delivery) -> None:
+        """Let a delivery that has failed run again when it is due, nothing of its key before."""
+        lanes, settler = self.lanes, self.settler
+        assert lanes is not None
+
+        def again() -> None:
+            self._waiting.discard(timer)
+            if delivery in lanes and self.settler is settler:
+                self.put(delivery)
+
+        timer = self._clock.call_later(lanes.due(delivery) - self._clock.monotonic(), again)
+        self._waiting.add(timer)
+
+    def take_back(self, running: Iterable[Delivery]) -> list[Delivery]:
+        """Everything that no handler has begun on; nobody will now."""
+        rest = list(self.buffer) if self.lanes is None else self.lanes.clear(running)
         self.buffer.clear()
-        if self.settler is not None and waiting:
-            await self.settler.release(waiting)
+        self._forget_waiting()
+        return rest
 
     def pause(self, reason: str) -> None:
         """Receive no more until resumed."""
@@ -159,23 +191,29 @@ class Intake:
         """Receive no more, for good; runners that find nothing to do end."""
         self.closing = True
         self._interrupt()
+        _wake(self._quiet)
         for future in self.parked:
-            if not future.done():
-                future.set_result(None)
+            _wake(future)
 
     def end(self, settler: Settler) -> None:
         """The session is over: what was received through it is void."""
         settler.void = True
         self.buffer.clear()
+        self._forget_waiting()
         if self.lanes is not None:
             self.lanes.clear(())
         if self.settler is settler:
             self.settler = None
+        _wake(self._quiet)
         self.wake()
 
     def lost(self, error: QueueError) -> None:
-        """Tell the connection that it broke."""
-        if self._driver is not None:
+        """Tell the connection that it broke, unless there is a new one by now."""
+        if (
+            isinstance(error, ConnectionLost)
+            and self._driver is not None
+            and self._generation == self._connection.generation
+        ):
             self._connection.lost(self._driver, error)
 
     # -- one message without neighbours --------------------------------------------------------
@@ -188,10 +226,21 @@ class Intake:
         self._interrupt()
         return True
 
-    async def quiet(self) -> None:
-        """Until a runner has come to rest."""
+    def unclaim(self, slot: Slot) -> None:
+        """Let the others go on."""
+        if self._solo is slot:
+            self._solo = None
+            self.wake()
+
+    async def quiet(self, seconds: float) -> None:
+        """Until a runner has come to rest, or so many seconds have passed."""
         self._quiet = asyncio.get_running_loop().create_future()
-        await self._quiet
+        timer = self._clock.call_later(seconds, partial(_wake, self._quiet))
+        try:
+            await self._quiet
+        finally:
+            timer.cancel()
+            self._quiet = None
 
     # -- inside --------------------------------------------------------------------------------
 
@@ -203,33 +252,73 @@ class Intake:
         self._counters.received += len(got)
         if self._facts.wants(MessagesDelivered):
             self._facts.emit(MessagesDelivered(worker=self._owner.name, deliveries=got))
-        self.buffer.extend(got if self.lanes is None else self.lanes.admit(got))
+        if self.lanes is None:
+            self.buffer.extend(got)
+            return
+        now = self._clock.monotonic()
+        for delivery in self.lanes.admit(got):
+            if self.lanes.due(delivery) > now:  # given back while it waited for another try
+                self.wait_in_lane(delivery)
+            else:
+                self.buffer.append(delivery)
 
     async def _join(self) -> Settler | None:
         """Subscribe, as soon as there is a connection; None when that must be tried again."""
         self._interruptible = True
+        await asyncio.sleep(0)  # what the last session leaves behind is put in order first
         driver = await self._connection.ready()
         self._interruptible = False
+        generation = self._connection.generation
         try:
             await driver.declare(self._queue)
             subscription = await driver.subscribe(self._queue, prefetch=self._prefetch)
         except ConnectionLost as error:
-            self._connection.lost(driver, error)
-            return None
-        except QueueError as error:
-            name = self._queue.name
-            self._facts.log.error("cannot consume %s: %s; trying again", name, error)
-            self._interruptible = True
-            await self._clock.sleep(REJOIN)
+            if generation == self._connection.generation:
+                self._connection.lost(driver, error)
             return None
         self._driver = driver
+        self._generation = generation
         self.settler = Settler(
             subscription, self._queue, self._owner, self._counters, self._facts, self._clock
         )
         return self.settler
+
+    async def _recover(self, settler: Settler | None, error: Exception) -> None:
+        """Receiving failed: begin again with another session."""
+        if isinstance(error, ConnectionLost):
+            if settler is not None:
+                self._owner.session_lost(settler, error)
+            elif self._connection.state in ("disconnected", "closing", "closed"):
+                self._owner.pause(str(error))  # there will be no connection again
+            return
+        expected = isinstance(error, QueueError)  # the queue is gone, or is not what it should be
+        self._facts.log.error(
+            "cannot consume %s: %s; trying again",
+            self._queue.name,
+            error if expected else repr(error),
+            exc_info=None if expected else error,
+        )
+        if settler is not None:
+            self._owner.session_lost(settler, QueueError(str(error)))
+            try:
+                await settler.subscription.close()
+            except Exception as failure:
+                self._facts.log.debug("leaving %s: %r", self._queue.name, failure)
+        self._interruptible = True
+        await self._clock.sleep(REJOIN)
 
     def _interrupt(self) -> None:
         # Only where nothing can be half done: waiting for a connection or for a message.
         if self._fetcher is not None and self._interruptible and not self._interrupted:
             self._interrupted = True
             self._fetcher.cancel()
+
+    def _forget_waiting(self) -> None:
+        for timer in self._waiting:
+            timer.cancel()
+        self._waiting.clear()
+
+
+def _wake(future: asyncio.Future[None] | None) -> None:
+    if future is not None and not future.done():
+        future.set_result(None)

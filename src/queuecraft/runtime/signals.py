@@ -8,6 +8,8 @@ import logging
 import signal
 import threading
 from collections.abc import Generator
+from functools import partial
+from types import FrameType
 from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -29,21 +31,25 @@ class Signals:
         if threading.current_thread() is not threading.main_thread():
             yield  # only the main thread may; whoever runs us there has to stop us by hand
             return
-        loop = asyncio.get_running_loop()
         self._users += 1
         if self._users == 1:
+            heard = partial(self._hear, asyncio.get_running_loop())
             for number in SIGNALS:
-                self._before[number] = signal.getsignal(number)
-                loop.add_signal_handler(number, self._on_signal, number)
+                # Not by the loop's own means: those forget what the application had set there.
+                self._before[number] = signal.signal(number, heard)
         try:
             yield
         finally:
             self._users -= 1
             if self._users == 0:
                 for number, handler in self._before.items():
-                    loop.remove_signal_handler(number)
                     with contextlib.suppress(TypeError):  # None: set outside Python
                         signal.signal(number, handler)
+
+    def _hear(self, loop: asyncio.AbstractEventLoop, number: int, frame: FrameType | None) -> None:
+        """In the middle of anything: only tell the loop, and wake it."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(self._on_signal, signal.Signals(number))
 
     def _on_signal(self, number: signal.Signals) -> None:
         if self.asked.is_set():

@@ -12,19 +12,37 @@ from queuecraft.runtime.settle import Settler
 class Slot:
     """A runner's delivery, and whether somebody else has settled it meanwhile."""
 
-    __slots__ = ("by_hand", "call", "deadline", "delivery", "lapsed", "settler", "task", "waits")
+    __slots__ = (
+        "abandoned",
+        "by_hand",
+        "call",
+        "deadline",
+        "delivery",
+        "lapsed",
+        "settler",
+        "task",
+        "timed",
+        "waits",
+    )
 
     def __init__(self) -> None:
         self.task: asyncio.Task[None] | None = None
         self.delivery: Delivery | None = None
         self.settler: Settler | None = None
         self.call: Call | None = None
-        self.deadline: float | None = None
+        self.timed: Delivery | None = None  # whose deadline it is: the last one's may still stand
+        self.deadline = 0.0
         self.by_hand = False  # the handler has settled its message itself
         self.lapsed = False  # the ack timeout has settled it
         self.waits = False  # settled early, it waits in its lane for another try
+        self.abandoned = False  # its handler ignores all cancellation, another slot has its place
+
+    @property
+    def open(self) -> bool:
+        """Whether a delivery is being handled and nobody has decided on it yet."""
+        return self.delivery is not None and not self.by_hand and not self.lapsed
 
     def forget(self) -> None:
         """The run is over; the next one starts with a clean slate."""
         self.by_hand = self.lapsed = self.waits = False
-        self.deadline = None
+        self.delivery = self.timed = None

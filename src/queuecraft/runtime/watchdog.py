@@ -25,12 +25,11 @@ class Watchdog:
 
     def start(self) -> None:
         """Watch the running loop."""
-        if self._thread is None:
-            self._stop.clear()
-            loop = asyncio.get_running_loop()
+        if self._thread is None or not self._thread.is_alive():
+            self._stop = threading.Event()  # its own: one told to stop must never go on
             self._thread = threading.Thread(
                 target=self._watch,
-                args=(loop, threading.get_ident()),
+                args=(asyncio.get_running_loop(), threading.get_ident(), self._stop),
                 name="queuecraft-watchdog",
                 daemon=True,
             )
@@ -41,14 +40,16 @@ class Watchdog:
         self._stop.set()
         self._thread = None
 
-    def _watch(self, loop: asyncio.AbstractEventLoop, loop_thread: int) -> None:
+    def _watch(
+        self, loop: asyncio.AbstractEventLoop, loop_thread: int, stop: threading.Event
+    ) -> None:
         answered = threading.Event()
-        while not self._stop.wait(self._limit / 4):
+        while not stop.wait(self._limit / 4):
             answered.clear()
             asked = time.monotonic()
             try:
                 loop.call_soon_threadsafe(answered.set)
-                if answered.wait(self._limit) or self._stop.is_set():
+                if answered.wait(self._limit) or stop.is_set():
                     continue
                 frame = sys._current_frames().get(loop_thread)  # pyright: ignore[reportPrivateUsage]
                 stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
@@ -64,5 +65,5 @@ class Watchdog:
                 loop.call_soon_threadsafe(self._facts.emit, fact)
             except RuntimeError:  # the loop is closed
                 return
-            while not self._stop.is_set() and not answered.wait(self._limit / 4):
+            while not stop.is_set() and not answered.wait(self._limit / 4):
                 pass  # one report for each time it is blocked

@@ -1,0 +1,441 @@
+"""A connection lost while handlers run: what was handled is not run again, what was not is."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.runtime.consuming import AT_ONCE, Gate, at_rest, both, number, state, tidy, word
+from tests.runtime.support import eventually, ids, quiet, running
+
+from queuecraft import Message, Retry
+from queuecraft.drivers.base import Outgoing
+from queuecraft.facts import Disconnected, MessagesSucceeded
+from queuecraft.runtime.orphans import Orphans
+from queuecraft.testing import Ledger, failing
+
+some = pytest.mark.parametrize("concurrency", [1, 3])
+
+
+@some
+@both
+async def test_a_message_handled_while_its_connection_was_lost_is_acked_unrun(
+    concurrency: int, inline: bool
+) -> None:
+    gate, seen = Gate(), Ledger()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", concurrency=concurrency)
+
+        @worker.on(number)
+        async def handle(n: int, message: Message) -> None:
+            seen.record("numbers", message)
+            await gate.handle(n, message)
+
+        async with running(worker):
+            seen.published(await stage.qc.publish(number, 1))
+            await gate.entered(1)
+            await stage.driver.drop()
+            await quiet()
+            gate.open()
+            await at_rest(stage.driver, "numbers")
+            assert worker.counters.succeeded == 1
+    seen.check()
+
+
+@some
+@both
+async def test_a_run_that_failed_without_its_connection_is_run_again(
+    concurrency: int, inline: bool
+) -> None:
+    seen = Ledger()
+    inside, leave = asyncio.Event(), asyncio.Event()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", concurrency=concurrency)
+
+        @worker.on(number)
+        async def handle(n: int, message: Message) -> None:
+            first = not seen.calls
+            seen.record("numbers", message, failed=first)
+            if first:
+                inside.set()
+                await leave.wait()
+                raise ValueError("no connection, no luck")
+
+        async with running(worker):
+            seen.published(await stage.qc.publish(number, 1))
+            await inside.wait()
+            await stage.driver.drop()
+            await quiet()
+            leave.set()
+            await seen.wait_for(numbers=2)
+            await at_rest(stage.driver, "numbers")
+    assert [(each.attempt, each.redeliveries) for each in seen.calls] == [(1, 0), (1, 1)]
+
+
+@both
+async def test_several_losses_during_one_run_still_make_one_run(inline: bool) -> None:
+    gate, seen = Gate(), Ledger()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", concurrency=4, prefetch=8)
+
+        @worker.on(number)
+        async def handle(n: int, message: Message) -> None:
+            seen.record("numbers", message)
+            await gate.handle(n, message)
+
+        async with running(worker):
+            seen.published(await stage.qc.publish(number, 1))
+            await gate.entered(1)
+            for _ in range(4):
+                await stage.driver.drop()
+                await eventually(lambda: worker.in_flight == 1)
+                await quiet()
+            gate.open()
+            await at_rest(stage.driver, "numbers")
+    seen.check()
+
+
+@both
+async def test_a_run_that_hangs_without_its_connection_keeps_its_own_place_only(
+    inline: bool,
+) -> None:
+    gate, seen = Gate(), Ledger()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", concurrency=2)
+        worker.on(number, gate.handle).on(word, seen.recording("words"))
+        async with running(worker):
+            await stage.qc.publish(number, 1)
+            await gate.entered(1)
+            await stage.driver.drop()
+            await quiet()
+            await stage.qc.publish_many(word, ["a", "b", "c"])
+            await seen.wait_for(words=3)
+            gate.open()
+            await at_rest(stage.driver, "numbers")
+    assert gate.passed == [1]
+
+
+@both
+async def test_a_stop_finishes_the_run_and_acks_its_redelivery(inline: bool) -> None:
+    gate = Gate()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", concurrency=2).on(number, gate.handle)
+        await worker.start()
+        await stage.qc.publish(number, 1)
+        await gate.entered(1)
+        await stage.driver.drop()
+        await eventually(lambda: worker.in_flight == 1)
+        await quiet()
+        stopping = asyncio.create_task(worker.stop())
+        await quiet()
+        gate.open()
+        await stopping
+        await at_rest(stage.driver, "numbers")
+    assert gate.passed == [1]
+
+
+@pytest.mark.parametrize("point", ["before", "within"])
+@both
+async def test_an_ack_lost_with_its_connection_is_made_good_on_redelivery(
+    point: str, inline: bool
+) -> None:
+    seen = Ledger()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", prefetch=10).on(number, seen.recording("numbers"))
+        async with running(worker):
+            await quiet()
+            if point == "before":
+                stage.driver.fail("ack")
+            for id in await stage.qc.publish_many(number, range(10)):
+                seen.published(str(id))
+            if point == "within":
+                await seen.wait_for(numbers=1)
+                await stage.driver.drop()
+            await seen.wait_for(numbers=10)
+            await at_rest(stage.driver, "numbers")
+            assert worker.counters.succeeded == 10
+    seen.check()
+
+
+@both
+async def test_what_was_handled_and_not_yet_acked_is_told_and_counted(inline: bool) -> None:
+    gate = Gate()
+    told: list[str] = []
+    async with tidy(inline=inline) as stage:
+        stage.qc.observe(
+            MessagesSucceeded, lambda fact: told.extend(each.sent.id for each in fact.deliveries)
+        )
+        worker = stage.qc.worker("numbers", prefetch=10, concurrency=2)
+
+        @worker.on(number)
+        async def handle(n: int, message: Message) -> None:
+            if n == 3:
+                await gate.handle(n, message)
+
+        async with running(worker):
+            await stage.qc.publish(number, 3, message_id="slow")
+            await gate.entered(1)
+            for n in (0, 1):
+                await stage.qc.publish(number, n, message_id=f"fast-{n}")
+            await stage.driver.drop()
+            await quiet()
+            gate.open()
+            await at_rest(stage.driver, "numbers")
+        assert sorted(told) == ["fast-0", "fast-1", "slow"]
+        assert worker.counters.succeeded == 3
+
+
+@both
+async def test_a_stale_ack_is_counted_and_harms_nothing(inline: bool) -> None:
+    gate, seen = Gate(), Ledger()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers").on(number, gate.handle)
+        other = stage.qc.worker("numbers").on(number, seen.recording("other"))
+        async with running(worker):
+            await stage.qc.publish(number, 1)
+            await gate.entered(1)
+            # The broker takes it away: a lease ran out, and somebody else has it.
+            (subscription,) = stage.driver.inner._subscriptions  # type: ignore[attr-defined]
+            await subscription.release(list(subscription.held))
+            async with running(other):
+                await seen.wait_for(other=1)
+            gate.open()
+            await eventually(lambda: worker.counters.stale == 1)
+            await stage.qc.publish(number, 2)
+            await eventually(lambda: gate.passed == [1, 2])
+            await at_rest(stage.driver, "numbers")
+
+
+@both
+async def test_a_new_message_with_the_id_of_one_handled_before_is_handled(inline: bool) -> None:
+    """Ids of the publisher's own may come again: only a redelivery is the same message."""
+    seen = Ledger()
+    gate = Gate()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers")
+
+        @worker.on(number)
+        async def handle(n: int, message: Message) -> None:
+            await gate.handle(n, message)
+            seen.record("numbers", message)
+
+        async with running(worker):
+            await stage.qc.publish(number, 1, message_id="daily")
+            await gate.entered(1)
+            (subscription,) = stage.driver.inner._subscriptions  # type: ignore[attr-defined]
+            await subscription.ack(list(subscription.held))  # the answer of this ack gets lost
+            stage.driver.fail("ack")
+            gate.open()
+            await seen.wait_for(numbers=1)
+            await quiet()
+            await stage.qc.publish(number, 2, message_id="daily")
+            await seen.wait_for(numbers=2)
+            await at_rest(stage.driver, "numbers")
+    assert seen.payloads() == [1, 2]
+
+
+@both
+async def test_workers_that_notice_late_do_not_break_the_new_connection(inline: bool) -> None:
+    gates = [Gate() for _ in range(4)]
+    losses: list[str] = []
+    async with tidy(inline=inline) as stage:
+        stage.qc.observe(Disconnected, lambda fact: losses.append(fact.error))
+        workers = [
+            stage.qc.worker(f"numbers-{n}").on(number, gate.handle) for n, gate in enumerate(gates)
+        ]
+        async with running(*workers):
+            await stage.qc.publish(number, 1)
+            for gate in gates:
+                await gate.entered(1)
+            await stage.driver.drop()
+            for gate in gates:  # each notices at its next ack, after the others have reconnected
+                gate.open()
+                await quiet()
+            await at_rest(stage.driver, *(worker.queue_name for worker in workers))
+        assert [gate.passed for gate in gates] == [[1]] * 4
+    assert len(losses) == 1
+
+
+@both
+async def test_retries_lost_with_the_connection_are_not_counted_as_failures(inline: bool) -> None:
+    seen = Ledger()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", retry=Retry(max_retries=2, initial_delay=0))
+        worker.on(number, seen.failing("numbers", times=2))
+        async with running(worker):
+            stage.driver.fail("move")
+            await stage.qc.publish(number, 1)
+            await seen.wait_for(numbers=3)
+            await at_rest(stage.driver, "numbers")
+    assert [(each.attempt, each.redeliveries) for each in seen.calls] == [(1, 0), (1, 1), (2, 0)]
+
+
+@both
+async def test_a_retry_whose_answer_got_lost_may_come_twice_and_is_never_lost(
+    inline: bool,
+) -> None:
+    seen = Ledger()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", retry=AT_ONCE)
+        worker.on(number, seen.failing("numbers", times=1))
+        async with running(worker):
+            stage.driver.lose_answers(stored=True, of="move")
+            seen.published(await stage.qc.publish(number, 1))
+            await seen.wait_for(numbers=3)
+            await at_rest(stage.driver, "numbers")
+    assert sorted(seen.attempts()) == [1, 1, 2]
+    seen.check(duplicates_at_most=2)
+
+
+@both
+async def test_a_worker_without_a_connection_waits_and_goes_on_when_it_is_back(
+    inline: bool,
+) -> None:
+    seen = Ledger()
+    async with tidy(inline=inline, reconnect_delay=1.0) as stage:
+        worker = stage.qc.worker("numbers").on(number, seen.recording("numbers"))
+        async with running(worker):
+            await stage.qc.publish(number, 1)
+            await seen.wait_for(numbers=1)
+            stage.driver.refuse(opens=5)
+            await stage.driver.drop()
+            await quiet()
+            assert stage.qc.connection_state == "reconnecting"
+            await stage.clock.advance(120)
+            await stage.qc.publish(number, 2)
+            await seen.wait_for(numbers=2)
+            await at_rest(stage.driver, "numbers")
+
+
+@both
+async def test_a_worker_whose_connection_is_given_up_says_so_and_resumes_by_hand(
+    inline: bool,
+) -> None:
+    seen = Ledger()
+    async with tidy(inline=inline, reconnect_attempts=2) as stage:
+        worker = stage.qc.worker("numbers").on(number, seen.recording("numbers"))
+        async with running(worker):
+            await quiet()
+            stage.driver.refuse(opens=2)
+            await stage.driver.drop()
+            await stage.clock.advance(60)
+            await eventually(lambda: worker.state == "paused")
+            assert "gave up" in stage.qc.health_check().paused["numbers"]
+            await stage.qc.open()
+            worker.resume()
+            await stage.qc.publish(number, 1)
+            await seen.wait_for(numbers=1)
+            await at_rest(stage.driver, "numbers")
+
+
+@both
+async def test_what_was_received_and_not_begun_is_not_run_on_a_lost_connection(
+    inline: bool,
+) -> None:
+    gate = Gate()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", prefetch=10)
+
+        @worker.on(number)
+        async def handle(n: int, message: Message) -> None:
+            assert message.redeliveries == (n > 0)
+            await gate.handle(n, message)
+
+        async with running(worker):
+            await stage.qc.publish_many(number, range(5))
+            await gate.entered(1)
+            await stage.driver.drop()
+            gate.open()
+            await eventually(lambda: len(gate.passed) == 5)
+            await at_rest(stage.driver, "numbers")
+    assert gate.passed == [0, 1, 2, 3, 4]
+
+
+async def test_a_foreign_message_without_an_id_cannot_be_told_apart_and_is_run_again() -> None:
+    gate = Gate()
+    async with tidy() as stage:
+        worker = stage.qc.worker("numbers").on(number, gate.handle)
+        async with running(worker):
+            await stage.driver.send([Outgoing(b"1", "", routing_key="number", queue="numbers")])
+            await gate.entered(1)
+            await stage.driver.drop()
+            gate.open()
+            await at_rest(stage.driver, "numbers")
+    assert gate.passed == [1, 1]
+
+
+@both
+async def test_a_crash_between_move_and_ack_duplicates_and_never_loses(inline: bool) -> None:
+    seen = Ledger()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", retry=AT_ONCE)
+        worker.on(number, seen.failing("numbers", times=1))
+        async with running(worker):
+            with failing("move.before", times=1):
+                seen.published(await stage.qc.publish(number, 1))
+                await seen.wait_for(numbers=2)
+            await at_rest(stage.driver, "numbers")
+    seen.check(duplicates_at_most=1)
+    assert await _dead(seen) == []
+
+
+async def _dead(seen: Ledger) -> list[str]:
+    return [each.id for each in seen.calls if each.attempt > 3]
+
+
+@both
+async def test_the_queue_of_a_stopped_worker_holds_what_a_lost_connection_brought_back(
+    inline: bool,
+) -> None:
+    gate = Gate()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", prefetch=3).on(number, gate.handle)
+        await worker.start()
+        for n in range(3):
+            await stage.qc.publish(number, n, message_id=f"m-{n}")
+        await gate.entered(1)
+        stage.driver.refuse(opens=1)
+        await stage.driver.drop()
+        await worker.stop(drain=False)
+        await stage.clock.advance(2)
+        await stage.qc.open()
+        assert await ids(stage.driver, "numbers") == ["m-0", "m-1", "m-2"]
+
+
+# -- the memory of what was handled ------------------------------------------------------------
+
+
+def test_what_was_handled_is_known_once() -> None:
+    orphans = Orphans()
+    orphans.finished("m-1")
+    assert orphans
+    assert orphans.adopt("m-1")
+    assert not orphans.adopt("m-1")
+    assert not orphans
+
+
+def test_only_a_success_counts_as_handled() -> None:
+    orphans = Orphans()
+    orphans.started("m-1")
+    orphans.finished("m-1", success=False)
+    assert not orphans.adopt("m-1")
+
+
+def test_whoever_waits_for_a_run_is_told_how_it_ended() -> None:
+    orphans = Orphans()
+    told: list[bool] = []
+    assert not orphans.wait("m-1", told.append)
+    orphans.started("m-1")
+    orphans.started("m-1")
+    assert orphans.wait("m-1", told.append)
+    assert orphans.wait("m-1", told.append)
+    orphans.finished("m-1")
+    assert told == [True, True]
+
+
+def test_the_memory_is_bounded() -> None:
+    orphans = Orphans()
+    for n in range(20_000):
+        orphans.finished(f"m-{n}")
+    assert not orphans.adopt("m-0")
+    assert orphans.adopt("m-19999")

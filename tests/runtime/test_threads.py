@@ -1,0 +1,241 @@
+"""Sync handlers: in threads, never in the way of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.runtime.consuming import AT_ONCE, at_rest, both, number, reasons, tidy, word
+from tests.runtime.support import eventually, quiet, running
+
+from queuecraft import Message, NoRetry, Retry
+from queuecraft.runtime.threads import Threads
+from queuecraft.testing import Ledger
+
+
+class Doors:
+    """A sync handler that stays inside until the test opens."""
+
+    def __init__(self) -> None:
+        self.inside: list[Any] = []
+        self.most = 0
+        self.passed: list[Any] = []
+        self._open = threading.Event()
+        self._lock = threading.Lock()
+
+    def handle(self, payload: Any) -> None:
+        with self._lock:
+            self.inside.append(payload)
+            self.most = max(self.most, len(self.inside))
+        self._open.wait(20)
+        with self._lock:
+            self.inside.remove(payload)
+            self.passed.append(payload)
+
+    async def entered(self, count: int) -> None:
+        await eventually(lambda: len(self.inside) >= count)
+
+    def open(self) -> None:
+        self._open.set()
+
+
+@both
+async def test_a_sync_handler_that_blocks_does_not_block_the_loop(inline: bool) -> None:
+    doors, seen = Doors(), Ledger()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", concurrency=2)
+        worker.on(number, doors.handle).on(word, seen.recording("words"))
+        async with running(worker):
+            await stage.qc.publish(number, 1)
+            await doors.entered(1)
+            await stage.qc.publish_many(word, ["a", "b"])
+            await seen.wait_for(words=2)
+            assert doors.passed == []
+            doors.open()
+            await eventually(lambda: doors.passed == [1])
+            await at_rest(stage.driver, "numbers")
+
+
+@both
+async def test_as_many_sync_handlers_run_at_once_as_asked_for_and_no_more(inline: bool) -> None:
+    doors = Doors()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", concurrency=3, prefetch=10).on(number, doors.handle)
+        async with running(worker):
+            await stage.qc.publish_many(number, range(9))
+            await doors.entered(3)
+            await quiet()
+            doors.open()
+            await eventually(lambda: len(doors.passed) == 9)
+            await at_rest(stage.driver, "numbers")
+    assert doors.most == 3
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("no"),
+        SystemExit(3),
+        KeyboardInterrupt(),
+        GeneratorExit(),
+        StopIteration(),
+        asyncio.CancelledError(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_whatever_a_sync_handler_raises_fails_its_message(error: BaseException) -> None:
+    seen = Ledger()
+    async with tidy() as stage:
+        worker = stage.qc.worker("numbers", retry=Retry(max_retries=1, initial_delay=0))
+
+        @worker.on(number)
+        def fails(n: int, message: Message) -> None:
+            seen.record("numbers", message)
+            raise error
+
+        worker.on(word, seen.recording("words"))
+        async with running(worker):
+            await stage.qc.publish(number, 1)
+            await stage.qc.publish(word, "next")
+            await seen.wait_for(numbers=2, words=1)
+            await at_rest(stage.driver, "numbers", dead=1)
+        assert await reasons(stage.driver, "numbers") == ["handler-error"]
+
+
+async def test_a_sync_handler_sees_the_context_of_its_caller_and_leaves_none_behind() -> None:
+    shade: contextvars.ContextVar[str] = contextvars.ContextVar("shade", default="none")
+    seen: list[str] = []
+
+    def shaded(handle: Callable[..., Any]) -> Callable[..., Any]:
+        async def inner(message: Message[Any]) -> object:
+            token = shade.set("blue")
+            try:
+                return await handle(message)
+            finally:
+                shade.reset(token)
+
+        return inner
+
+    async with tidy() as stage:
+        worker = stage.qc.worker("numbers", middleware=[shaded])
+
+        @worker.on(number)
+        def handle(n: int) -> None:
+            seen.append(shade.get())
+            shade.set("left behind")
+
+        async with running(worker):
+            await stage.qc.publish_many(number, range(2))
+            await eventually(lambda: len(seen) == 2)
+    assert seen == ["blue", "blue"]
+
+
+async def test_a_lambda_around_an_async_function_is_awaited() -> None:
+    seen = Ledger()
+    record = seen.recording("numbers")
+    async with tidy() as stage:
+        worker = stage.qc.worker("numbers")
+        worker.on("number", lambda message: record(message.payload, message))
+        worker = stage.qc.worker("others")
+
+        def handler(message: Message[int]) -> object:
+            return record(message.payload, message)
+
+        worker.on(number, handler)
+        async with running(worker):
+            await stage.qc.publish(number, 1)
+            await seen.wait_for(numbers=1)
+            await at_rest(stage.driver, "others")
+
+
+@both
+async def test_a_thread_still_at_work_at_the_end_gives_its_message_back(inline: bool) -> None:
+    doors, seen = Doors(), Ledger()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers").on(number, doors.handle)
+        await worker.start()
+        await stage.qc.publish(number, 1)
+        await doors.entered(1)
+        await worker.stop(timeout=0.01)
+        other = stage.qc.worker("numbers").on(number, seen.recording("numbers"))
+        async with running(other):
+            await seen.wait_for(numbers=1)
+            await at_rest(stage.driver, "numbers")
+        doors.open()
+        await eventually(lambda: doors.passed == [1])
+    assert [each.redeliveries for each in seen.calls] == [1]
+
+
+async def test_threads_are_used_again_and_end_with_their_worker() -> None:
+    def ours() -> list[threading.Thread]:
+        return [each for each in threading.enumerate() if each.name == "queuecraft-numbers"]
+
+    used: set[int] = set()
+    async with tidy() as stage:
+        worker = stage.qc.worker("numbers", retry=NoRetry())
+
+        @worker.on(number)
+        def handle(n: int) -> None:
+            used.add(threading.get_ident())
+
+        for _ in range(3):
+            async with running(worker):
+                await stage.qc.publish_many(number, range(20))
+                await at_rest(stage.driver, "numbers")
+                assert len(ours()) == 1
+            for thread in ours():
+                thread.join(5)
+            assert ours() == []
+    assert 1 <= len(used) <= 3
+
+
+async def test_a_thread_busy_at_the_end_ends_with_its_call() -> None:
+    threads = Threads("busy")
+    leave = threading.Event()
+    call = threads.run(leave.wait, 10)
+    threads.close()
+    leave.set()
+    assert await call
+    (thread,) = [each for each in threading.enumerate() if each.name == "queuecraft-busy"] or [None]
+    if thread is not None:
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+def test_a_thread_whose_loop_is_gone_ends_quietly() -> None:
+    threads = Threads("orphan")
+    leave = threading.Event()
+
+    async def begin() -> None:
+        _ = threads.run(leave.wait, 10)
+
+    asyncio.run(begin())
+    leave.set()
+    for thread in [each for each in threading.enumerate() if each.name == "queuecraft-orphan"]:
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+@both
+async def test_retries_of_a_sync_handler_go_on_in_threads(inline: bool) -> None:
+    seen = Ledger()
+    loop_thread = threading.get_ident()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", retry=AT_ONCE)
+
+        @worker.on(number)
+        def handle(n: int, message: Message) -> None:
+            assert threading.get_ident() != loop_thread
+            seen.record("numbers", message, failed=message.attempt < 3)
+            if message.attempt < 3:
+                raise ValueError("again")
+
+        async with running(worker):
+            await stage.qc.publish(number, 1)
+            await seen.wait_for(numbers=3)
+            await at_rest(stage.driver, "numbers")
+    assert seen.attempts() == [1, 2, 3]
