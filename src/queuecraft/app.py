@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
@@ -497,16 +497,13 @@ class QueueCraft:
         for error in await asyncio.gather(*stops, return_exceptions=True):
             if error is not None:  # the rest is to be closed all the same
                 engine.facts.log.error("a worker did not stop well", exc_info=error)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(1.0, deadline - loop.time())):
-                await engine.publisher.flush()
+        await _by(deadline, engine.publisher.flush())
         await engine.publisher.close()
         await engine.connection.close()
         engine.watchdog.stop()
+        await _by(deadline, engine.facts.flush())
         engine.facts.emit(Shutdown())
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(1.0, deadline - loop.time())):
-                await engine.facts.flush()
+        await _by(deadline, engine.facts.flush())  # some may observe this one with a coroutine
 
     async def __aenter__(self) -> Self:
         try:
@@ -556,6 +553,13 @@ class QueueCraft:
             if worker.handlers and worker.queue_name == queue:
                 return None if worker.dead_letters is None else worker.dead_letters.queue
         return None
+
+
+async def _by(deadline: float, work: Awaitable[None]) -> None:
+    """Wait for it until the deadline, but a second at least."""
+    left = deadline - asyncio.get_running_loop().time()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(work, max(1.0, left))
 
 
 def _moment(seconds: float | None) -> datetime | None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.runtime.support import Stage, eventually, staged
 
 from queuecraft import ConnectionLost, Event, Message, Retry, Worker
 from queuecraft.drivers.base import Driver, QueueInfo
 from queuecraft.testing import FakeClock
+from tests.runtime.support import Stage, eventually, staged
 
 number = Event("number", int)
 word = Event("word", str)
@@ -52,7 +52,7 @@ class Gate:
 
 
 @asynccontextmanager
-async def tidy(*, inline: bool = True, **options: Any) -> AsyncIterator[Stage]:
+async def tidy(*, inline: bool = True, **options: Any) -> AsyncGenerator[Stage]:
     """A stage that leaves no task and no timer behind."""
     async with staged(inline=inline, **options) as stage:
         yield stage
@@ -62,7 +62,7 @@ async def tidy(*, inline: bool = True, **options: Any) -> AsyncIterator[Stage]:
 
 
 @asynccontextmanager
-async def flowing(clock: FakeClock, step: float = 0.05) -> AsyncIterator[None]:
+async def flowing(clock: FakeClock, step: float = 0.05) -> AsyncGenerator[None]:
     """Fake time that goes on by itself, a step for each few turns of the loop."""
 
     async def flow() -> None:

@@ -6,12 +6,12 @@ import asyncio
 import threading
 
 import pytest
-from tests.runtime.consuming import Gate, at_rest, both, lines, number, reasons, state, tidy, word
-from tests.runtime.support import eventually, quiet, running
 
 from queuecraft import AlreadySettled, ConfigError, Message, NoRetry, Retry
 from queuecraft.facts import MessageFailed
 from queuecraft.testing import Ledger
+from tests.runtime.consuming import Gate, at_rest, both, lines, number, reasons, state, tidy, word
+from tests.runtime.support import eventually, quiet, running
 
 SOON = Retry(max_retries=1, initial_delay=1)
 
@@ -320,7 +320,7 @@ async def test_a_thread_past_its_time_is_left_behind_and_cannot_settle_any_more(
             if first:
                 leave.wait(10)
                 try:
-                    message.ack()
+                    _ = message.ack()
                 except AlreadySettled as error:
                     late.append(error)
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from typing import Any
 
 import pytest
-from tests.runtime.consuming import Gate, at_rest, both, number, state, tidy
-from tests.runtime.support import eventually, quiet, running
 
 from queuecraft import ConfigError, Message
 from queuecraft.testing import Ledger
+from tests.runtime.consuming import Gate, at_rest, both, number, state, tidy
+from tests.runtime.support import eventually, quiet, running
 
 
 @both
@@ -165,10 +167,15 @@ async def test_a_slow_group_does_not_hold_up_another() -> None:
 
 
 @pytest.mark.parametrize("change", [{"concurrency": 0}, {"prefetch": 0}, {"prefetch": 2}])
-async def test_a_worker_that_could_never_be_busy_is_refused(change: dict[str, int]) -> None:
+async def test_a_worker_that_could_never_be_busy_is_refused(change: Any) -> None:
     async with tidy() as stage:
+        options: Any = {"concurrency": 3, **change}
         with pytest.raises(ConfigError):
-            stage.qc.worker("numbers", **{"concurrency": 3, **change})  # type: ignore[arg-type]
+            stage.qc.worker("numbers", **options)
+
+
+def all_passed(gate: Gate, count: int) -> bool:
+    return len(gate.passed) == count
 
 
 @both
@@ -187,6 +194,6 @@ async def test_every_runner_goes_back_to_work_after_an_empty_spell(inline: bool)
                 await stage.qc.publish_many(number, [n] * 3)
                 await gate.entered(3)
                 gate.open()
-                await eventually(lambda gate=gate: len(gate.passed) == 3)
+                await eventually(partial(all_passed, gate, 3))
                 await quiet()
             await at_rest(stage.driver, "numbers")

@@ -12,19 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.runtime.consuming import (
-    AT_ONCE,
-    Gate,
-    at_rest,
-    both,
-    lines,
-    number,
-    reasons,
-    state,
-    tidy,
-    word,
-)
-from tests.runtime.support import eventually, ids, quiet, running
 
 from queuecraft import ConnectionLost, Message, NoDeadLetter, NoRetry, QueueCraft, QueueError, Retry
 from queuecraft.clock import Clock
@@ -39,6 +26,19 @@ from queuecraft.facts import (
     WorkerResumed,
 )
 from queuecraft.testing import FaultyDriver, Ledger, failing
+from tests.runtime.consuming import (
+    AT_ONCE,
+    Gate,
+    at_rest,
+    both,
+    lines,
+    number,
+    reasons,
+    state,
+    tidy,
+    word,
+)
+from tests.runtime.support import eventually, ids, quiet, running
 
 # -- handlers that fail ------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ async def test_a_payload_that_cannot_be_read_is_dead_lettered_at_once(
 
         worker.on(number, by_payload) if kind == "payload" else worker.on(number, by_message)
         async with running(worker):
-            poison = {"id": "m-1", "routing_key": "number", "queue": "numbers", **changes}
+            poison: Any = {"id": "m-1", "routing_key": "number", "queue": "numbers", **changes}
             await stage.driver.send([Outgoing(**poison)])
             await stage.qc.publish(number, 4)
             await eventually(lambda: seen == [4])
@@ -681,7 +681,7 @@ async def test_a_million_delayed_messages_add_no_work_to_a_busy_queue() -> None:
 
         async with qc:
             await worker.start()
-            later = Clock.now() + 3600
+            later = Clock().now() + 3600
             message = Outgoing(b"1", "m", routing_key="number", queue="busy", due_at=later)
             for _ in range(delayed // 10_000):
                 await driver.send([message] * 10_000)

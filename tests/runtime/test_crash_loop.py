@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.runtime.consuming import Gate, at_rest, both, number, reasons, state, tidy, word
-from tests.runtime.support import Stage, eventually, ids, quiet, running
 
 from queuecraft import Message, NoDeadLetter, Retry, Worker
 from queuecraft.drivers.base import Queue
 from queuecraft.testing import Ledger
+from tests.runtime.consuming import Gate, at_rest, both, number, reasons, state, tidy, word
+from tests.runtime.support import Stage, eventually, ids, quiet, running
 
 
 async def redelivered(stage: Stage, worker: Worker, times: int) -> None:

@@ -9,13 +9,13 @@ from collections import defaultdict
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.runtime.consuming import AT_ONCE, Gate, at_rest, both, flowing, number, state, tidy
-from tests.runtime.support import Stage, eventually, ids, quiet, running
 
-from queuecraft import ConfigError, Message, NoRetry, Retry, Worker
+from queuecraft import ConfigError, Message, NoRetry, Retry
 from queuecraft.model.envelope import Delivery, Outgoing
 from queuecraft.runtime.lanes import Lanes
 from queuecraft.testing import Ledger
+from tests.runtime.consuming import AT_ONCE, Gate, at_rest, both, flowing, number, state, tidy
+from tests.runtime.support import Stage, eventually, ids, quiet, running
 
 
 async def publish(stage: Stage, seen: Ledger, *numbers: int, keys: str = "a") -> None:
@@ -380,9 +380,7 @@ async def test_two_workers_on_one_ordered_queue_are_refused() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 @both
-async def test_order_holds_through_failures_drops_pauses_and_stops(
-    seed: int, inline: bool
-) -> None:
+async def test_order_holds_through_failures_drops_pauses_and_stops(seed: int, inline: bool) -> None:
     chance = random.Random(seed)
     seen = Ledger()
     failures: dict[str, int] = defaultdict(int)

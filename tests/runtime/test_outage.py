@@ -375,6 +375,25 @@ async def test_a_first_connection_that_fails_fails_its_publishes_where_outages_d
     await qc.shutdown()
 
 
+async def test_a_first_host_that_fails_is_no_outage_yet() -> None:
+    tried = asyncio.Event()
+
+    class Slow(FaultyDriver):
+        async def open(self) -> None:
+            tried.set()
+            await asyncio.sleep(0)
+            await super().open()
+
+    one, two = FaultyDriver(inline=False), Slow(inline=False)
+    one.refuse(opens=1_000_000)
+    shop = Shop(drivers=[one, two], on_outage="fail", unroutable="drop")
+    first = shop.publish("m-1")
+    await tried.wait()
+    second = shop.publish("m-2")
+    assert [await first, await second] == ["m-1", "m-2"]
+    await shop.qc.shutdown()
+
+
 async def test_no_more_than_max_pending_may_wait(inline: bool) -> None:
     async with Shop(inline=inline, max_pending=3) as shop:
         await shop.outage()

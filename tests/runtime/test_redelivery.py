@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.runtime.consuming import AT_ONCE, Gate, at_rest, both, number, state, tidy, word
-from tests.runtime.support import eventually, ids, quiet, running
 
 from queuecraft import Message, Retry
 from queuecraft.drivers.base import Outgoing
+from queuecraft.drivers.local.memory import MemoryDriver
+from queuecraft.drivers.local.subscription import MemorySubscription
 from queuecraft.facts import Disconnected, MessagesSucceeded
 from queuecraft.runtime.orphans import Orphans
-from queuecraft.testing import Ledger, failing
+from queuecraft.testing import FaultyDriver, Ledger, failing
+from tests.runtime.consuming import AT_ONCE, Gate, at_rest, both, number, tidy, word
+from tests.runtime.support import eventually, ids, quiet, running
 
 some = pytest.mark.parametrize("concurrency", [1, 3])
+
+
+def held_by(driver: FaultyDriver) -> list[MemorySubscription]:
+    assert isinstance(driver.inner, MemoryDriver)
+    return list(driver.inner._subscriptions)
 
 
 @some
@@ -195,7 +202,7 @@ async def test_a_stale_ack_is_counted_and_harms_nothing(inline: bool) -> None:
             await stage.qc.publish(number, 1)
             await gate.entered(1)
             # The broker takes it away: a lease ran out, and somebody else has it.
-            (subscription,) = stage.driver.inner._subscriptions  # type: ignore[attr-defined]
+            (subscription,) = held_by(stage.driver)
             await subscription.release(list(subscription.held))
             async with running(other):
                 await seen.wait_for(other=1)
@@ -222,7 +229,7 @@ async def test_a_new_message_with_the_id_of_one_handled_before_is_handled(inline
         async with running(worker):
             await stage.qc.publish(number, 1, message_id="daily")
             await gate.entered(1)
-            (subscription,) = stage.driver.inner._subscriptions  # type: ignore[attr-defined]
+            (subscription,) = held_by(stage.driver)
             await subscription.ack(list(subscription.held))  # the answer of this ack gets lost
             stage.driver.fail("ack")
             gate.open()

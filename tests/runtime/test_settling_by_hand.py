@@ -8,6 +8,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+
+from queuecraft import AlreadySettled, ConfigError, Message, NoDeadLetter, NoRetry, Retry
+from queuecraft.facts import MessageDropped, MessagesSucceeded
+from queuecraft.testing import Ledger
 from tests.runtime.consuming import (
     AT_ONCE,
     at_rest,
@@ -20,10 +24,6 @@ from tests.runtime.consuming import (
     word,
 )
 from tests.runtime.support import contents, eventually, quiet, running
-
-from queuecraft import AlreadySettled, ConfigError, Message, NoDeadLetter, NoRetry, Retry
-from queuecraft.facts import MessageDropped, MessagesSucceeded
-from queuecraft.testing import Ledger
 
 SETTLE: dict[str, Callable[[Message[Any]], Awaitable[None]]] = {
     "ack": lambda message: message.ack(),
@@ -109,9 +109,7 @@ async def test_settling_takes_effect_at_once_while_the_handler_goes_on(
             assert info.in_flight == 0
             leave.set()
             await stage.clock.advance(60)
-            await at_rest(
-                stage.driver, "numbers", dead=how in ("nack for good", "dead_letter")
-            )
+            await at_rest(stage.driver, "numbers", dead=how in ("nack for good", "dead_letter"))
 
 
 @any_way
@@ -141,9 +139,9 @@ async def test_a_thread_settles_its_message_too(how: str, inline: bool) -> None:
 
         @worker.on(number)
         def in_thread(message: Message[int]) -> None:
-            SETTLE[how](message)
+            _ = SETTLE[how](message)
             try:
-                message.ack()
+                _ = message.ack()
             except AlreadySettled:
                 twice.append("refused")
             seen.record("numbers", message)
@@ -200,28 +198,12 @@ async def test_a_foreign_thread_that_comes_too_late_spoils_no_other_message(
             consumer = worker._consumer
             assert consumer is not None
             loop = asyncio.get_running_loop()
-            slots = consumer.slots
-
-            class Slow(list[Any]):
-                """Gives the runner time to go on right after the thread has found its slot."""
-
-                def __iter__(self) -> Any:
-                    for slot in list.__iter__(self):
-                        yield slot
-                        loop.call_soon_threadsafe(between.set)
-                        go_on.wait(5)
-
-            class Found(list[Any]):
-                def __iter__(self) -> Any:
-                    return list.__iter__(self)
-
-            del Found
-            found = slots[0]
+            found = consumer.slots[0]
 
             def ack_late() -> None:
                 message = kept[0]
-                control = message._control
-                original = control._slot  # type: ignore[attr-defined]
+                control: Any = message._control
+                original = control._slot
 
                 def slow(delivery: Any) -> Any:
                     slot = original(delivery)
@@ -230,7 +212,7 @@ async def test_a_foreign_thread_that_comes_too_late_spoils_no_other_message(
                     return slot
 
                 monkeypatch.setattr(control, "_slot", slow)
-                message.ack()
+                _ = message.ack()
 
             settling = asyncio.create_task(asyncio.to_thread(ack_late))
             await between.wait()

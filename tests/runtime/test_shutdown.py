@@ -14,16 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.consuming import Gate, at_rest, both, lines, number, state, tidy
-from tests.runtime.support import eventually, ids, quiet, running
 
 from queuecraft import ConfigError, ConnectionLost, Message, QueueCraft, Worker
 from queuecraft.drivers.base import Delivery, Queue, Subscription
-from queuecraft.drivers.local.memory import MemoryDriver, MemorySubscription
+from queuecraft.drivers.local.memory import MemoryDriver
+from queuecraft.drivers.local.subscription import MemorySubscription
 from queuecraft.facts import Shutdown, WorkerStarted, WorkerStopped
 from queuecraft.testing import Ledger
+from tests.runtime.consuming import Gate, at_rest, both, lines, number, state, tidy
+from tests.runtime.support import eventually, ids, quiet, running
 
 # -- stopping ----------------------------------------------------------------------------------
+
+
+def assert_stopped(worker: Worker) -> None:
+    assert worker.state == "stopped"
 
 
 @both
@@ -41,7 +46,7 @@ async def test_a_stop_waits_for_what_runs_and_gives_back_what_has_not_begun(inli
         assert await ids(stage.driver, "numbers") == ["m-2", "m-3", "m-4", "m-5"]
         gate.open()
         await stopping
-        assert worker.state == "stopped"
+        assert_stopped(worker)
         assert sorted(gate.passed) == [0, 1]
         info = await state(stage.driver, "numbers")
         assert (info.in_flight, info.ready, info.consumers) == (0, 4, 0)
@@ -172,7 +177,7 @@ async def test_a_stop_that_is_cancelled_goes_on_all_the_same(inline: bool) -> No
         assert worker.state == "stopping"
         gate.open()
         await worker.stop()
-        assert worker.state == "stopped"
+        assert_stopped(worker)
         await at_rest(stage.driver, "numbers")
         assert (await state(stage.driver, "numbers")).consumers == 0
 
@@ -360,7 +365,7 @@ async def test_many_starts_and_stops_leave_nothing_behind(inline: bool) -> None:
         worker.on(number, seen.failing("numbers"))
         for n in range(50):
             await worker.start()
-            remains.append(weakref.ref(worker._consumer))  # type: ignore[arg-type]
+            remains.append(weakref.ref(worker._consumer))
             await stage.qc.publish_many(number, range(5))
             if n % 3:
                 await asyncio.sleep(0)

@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.runtime.consuming import flowing
 
 from queuecraft import ConnectionLost, Event, Message, PublishError, QueueCraft, QueueError, Retry
 from queuecraft.drivers.local.memory import MemoryDriver
 from queuecraft.testing import FakeClock, FaultyDriver, Ledger
+from tests.runtime.consuming import flowing
 
 EXAMPLES = int(os.environ.get("QUEUECRAFT_SOAK", "40"))
 CONCURRENCY = 3

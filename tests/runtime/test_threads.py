@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.runtime.consuming import AT_ONCE, at_rest, both, number, reasons, tidy, word
-from tests.runtime.support import eventually, quiet, running
 
 from queuecraft import Message, NoRetry, Retry
 from queuecraft.runtime.threads import Threads
 from queuecraft.testing import Ledger
+from tests.runtime.consuming import AT_ONCE, at_rest, both, number, reasons, tidy, word
+from tests.runtime.support import eventually, quiet, running
 
 
 class Doors:
@@ -200,10 +200,10 @@ async def test_a_thread_busy_at_the_end_ends_with_its_call() -> None:
     threads.close()
     leave.set()
     assert await call
-    (thread,) = [each for each in threading.enumerate() if each.name == "queuecraft-busy"] or [None]
-    if thread is not None:
-        thread.join(5)
-        assert not thread.is_alive()
+    for thread in threading.enumerate():
+        if thread.name == "queuecraft-busy":
+            thread.join(5)
+            assert not thread.is_alive()
 
 
 def test_a_thread_whose_loop_is_gone_ends_quietly() -> None:

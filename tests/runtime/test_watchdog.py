@@ -7,13 +7,13 @@ import logging
 import threading
 
 import pytest
-from tests.runtime.consuming import at_rest, number, tidy
-from tests.runtime.support import running
 
 from queuecraft.facts import LoopBlocked
 from queuecraft.runtime.facts import Facts
 from queuecraft.runtime.watchdog import Watchdog
 from queuecraft.testing import Ledger
+from tests.runtime.consuming import at_rest, number, tidy
+from tests.runtime.support import running
 
 
 class Reported(logging.Handler):
@@ -64,7 +64,7 @@ async def test_a_handler_that_blocks_the_loop_is_logged_with_its_stack_and_handl
 
 async def test_each_time_the_loop_is_blocked_is_reported_once() -> None:
     reported = Reported()
-    logger = logging.Logger("quick")
+    logger = logging.getLogger("tests.quick")
     logger.addHandler(reported)
     watchdog = Watchdog(Facts(logger), limit=0.02)
     watchdog.start()

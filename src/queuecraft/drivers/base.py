@@ -60,7 +60,7 @@ class Unknown(msgspec.Struct, frozen=True, eq=False):
 
 
 Receipt: TypeAlias = Accepted | Rejected | Unknown
-ACCEPTED: Final = Accepted()
+ACCEPTED: Final = Accepted()  # answer with this very object: it is compared by identity
 
 
 class Move(msgspec.Struct, frozen=True, gc=False, eq=False):

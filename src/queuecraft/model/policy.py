@@ -104,7 +104,7 @@ class Retry:
             wait = min(self.initial_delay * self.factor ** (attempt - 1), self.max_delay)
         except OverflowError:
             wait = self.max_delay if self.initial_delay else 0.0
-        return wait * (1 + self.jitter * (2 * chance - 1))
+        return min(wait * (1 + self.jitter * (2 * chance - 1)), self.max_delay)
 
     def within(self, limit: Retry | NoRetry) -> Retry | NoRetry:
         """This policy, with no more retries and no longer waits than `limit` allows.

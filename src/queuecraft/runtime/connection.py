@@ -54,8 +54,8 @@ class Connection:
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._failed: ConnectionLost | None = None  # for good, unless `connect` is called
-        self._refusal: ConnectionLost | None = None  # of the last host tried, until one answers
         self._rounds = 0  # over all hosts, in vain
+        self._refusal: ConnectionLost | None = None  # how the last of them ended, if it was in vain
         self._broken: Driver | None = None  # lost, and not yet closed
         self._opened_at = 0.0
         self._brief = 0  # connections in a row that broke at once
@@ -198,7 +198,8 @@ class Connection:
             self._finish()
 
     def _finish(self) -> None:
-        self._task = None
+        if self._task is asyncio.current_task():
+            self._task = None
         self._changed.set()
 
     async def _find_host(self, limit: int | None) -> tuple[ConnectionLost | None, int]:
@@ -211,6 +212,7 @@ class Connection:
             rounds, place = divmod(attempt, len(self._drivers))
             if place == 0:
                 self._rounds += 1
+                self._refusal = error
                 self._changed.set()
             if limit is not None and attempt >= limit:
                 return error, attempt
@@ -235,9 +237,9 @@ class Connection:
             await self._close_quietly(driver)
             if isinstance(error, asyncio.CancelledError) and being_cancelled():
                 raise
-            self._refusal = self._as_lost(error)
-            self.last_error = str(self._refusal)
-            return self._refusal
+            lost = self._as_lost(error)
+            self.last_error = str(lost)
+            return lost
         self.current = driver
         self.generation += 1
         self.traits = driver.traits

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from time import perf_counter
+from typing import Any
 
 from queuecraft.clock import Clock, Timer
 from queuecraft.drivers.base import ConnectionLost, Delivery, Queue
@@ -55,7 +56,8 @@ class Consumer:
         concurrency: int,
         prefetch: int,
         ordered: bool,
-        threaded: frozenset[Call] = frozenset(),
+        threaded: frozenset[Call],
+        flush_publishes: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         self.name = name
         self.queue = queue
@@ -76,6 +78,7 @@ class Consumer:
         self._tally = Tally(name, queue.name, counters, facts, clock)
         self._clock = clock
         self._threaded = threaded
+        self._flush_publishes = flush_publishes
         self._flush_at = max(1, prefetch // 2)
         self._linger: Timer | None = None
 
@@ -138,9 +141,11 @@ class Consumer:
         if self._linger is not None:
             self._linger.cancel()
         if (settler := self.intake.settler) is not None:
-            closing = self.errands.start(settler.close())
-            await asyncio.wait([closing], timeout=LAST_WORDS)
-            closing.cancel()
+            # What handlers published first, so that nothing comes again before it has gone out.
+            for work, wait in ((self._flush_publishes, left), (settler.close, 0.0)):
+                task = self.errands.start(work())
+                await asyncio.wait([task], timeout=max(LAST_WORDS, wait))
+                task.cancel()
 
     async def _settle_all(self, *, requeue: bool) -> None:
         """Tell the broker, in the end, what became of everything."""
@@ -393,14 +398,13 @@ class Consumer:
         return waits
 
     def time_out_lost(self, delivery: Delivery) -> None:
-        """The same on a lost connection: its redelivery need not wait for the handler."""
+        """The same on a lost connection: the broker has it again, and delivers it again."""
         self._tally.timed_out()
         self.log.warning(
             "handler of %s in %s has not returned in time, and its connection is lost",
             delivery.sent.id,
             self.queue.name,
         )
-        self.orphans.finished(delivery.sent.id, success=False)
 
     async def be_alone(self, slot: Slot, settler: Settler) -> bool:
         """Give back what waits and wait for what runs; False when it is not to begin now."""
@@ -426,7 +430,13 @@ class Consumer:
         """Release everything that no handler has begun on."""
         running = [slot.delivery for slot in self.slots if slot.delivery is not None]
         rest = self.intake.take_back(running)
-        return self.errands.start(self.release(self.intake.settler, rest))
+        return self.errands.start(self._return(self.intake.settler, rest))
+
+    async def _return(self, settler: Settler | None, rest: Sequence[Delivery]) -> None:
+        try:
+            await self.release(settler, rest)
+        finally:
+            self.intake.returned()
 
     async def release(self, settler: Settler | None, deliveries: Sequence[Delivery]) -> None:
         """Give deliveries back untouched."""
@@ -471,7 +481,7 @@ class Consumer:
         if not settler.void:
             self.wary = True
             for slot in self.slots:
-                if slot.open and slot.settler is settler and slot.delivery is not None:
+                if slot.delivery is not None and slot.settler is settler:
                     self.orphans.started(slot.delivery.sent.id)
             # What was handled and not yet acked is counted, and remembered as handled.
             _ = self.errands.start(self.flush_now(settler))

@@ -69,6 +69,7 @@ class Intake:
         self._interruptible = False
         self._interrupted = False
         self._waiting: set[Timer] = set()  # for those that wait in their lanes
+        self._returning = 0
         self._solo: Slot | None = None
         self._quiet: asyncio.Future[None] | None = None
 
@@ -98,7 +99,7 @@ class Intake:
                     self._interruptible = True
                     got = await settler.subscription.receive(self._prefetch - settler.held, WAIT)
                     self._interruptible = False
-                    if got:
+                    if got and not settler.void:  # else an ack found the connection lost meanwhile
                         self._admit(settler, got)
             except Exception as error:
                 self._interruptible = False
@@ -171,11 +172,18 @@ class Intake:
         self._waiting.add(timer)
 
     def take_back(self, running: Iterable[Delivery]) -> list[Delivery]:
-        """Everything that no handler has begun on; nobody will now."""
+        """Everything that no handler has begun on. Nothing is received until it is `returned`:
+        what is behind it in the queue must not come first."""
         rest = list(self.buffer) if self.lanes is None else self.lanes.clear(running)
         self.buffer.clear()
         self._forget_waiting()
+        self._returning += 1
         return rest
+
+    def returned(self) -> None:
+        """What was taken back is in its queue again."""
+        self._returning -= 1
+        self.wake()
 
     def pause(self, reason: str) -> None:
         """Receive no more until resumed."""
@@ -245,7 +253,7 @@ class Intake:
     # -- inside --------------------------------------------------------------------------------
 
     def _held_back(self) -> bool:
-        return self.closing or self.paused is not None
+        return self.closing or self.paused is not None or self._returning > 0
 
     def _admit(self, settler: Settler, got: Sequence[Delivery]) -> None:
         settler.held += len(got)

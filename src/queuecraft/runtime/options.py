@@ -63,7 +63,7 @@ class Details(msgspec.Struct, frozen=True, gc=False, eq=False):
             unknown = min(options.keys() - _KNOWN)
             known = ", ".join(PublishOptions.__annotations__)
             raise ConfigError(f"unknown option {unknown!r} of publish; known: {known}")
-        due_at = _due(options, now)
+        due_at = _due(options.get("delay"), options.get("deliver_at"), now)
         expires_at = None
         if (ttl := options.get("ttl")) is not None:
             expires_at = (now if due_at is None else due_at) + _seconds("ttl", ttl, above=True)
@@ -72,16 +72,28 @@ class Details(msgspec.Struct, frozen=True, gc=False, eq=False):
             timestamp = _epoch("timestamp", stamp)
             if due_at is None:
                 due_at = now  # a time to live counts from here, not from what the timestamp says
+        if (message_id := options.get("message_id")) is not None:
+            _check_text("message_id", message_id, MAX_NAME, least=1)
+        if (correlation_id := options.get("correlation_id")) is not None:
+            _check_text("correlation_id", correlation_id, MAX_NAME)
+        if (key := options.get("key")) is not None:
+            _check_text("key", key, MAX_KEY)
+        priority = 0
+        if (wanted := options.get("priority")) is not None:
+            priority = _priority(wanted, traits)
+        persistent: object = options.get("persistent")
+        if not isinstance(persistent, (bool, type(None))):
+            raise ConfigError(f"persistent={persistent!r}: expected True or False")
         return cls(
             timestamp,
-            _text("message_id", options.get("message_id"), MAX_NAME, least=1),
-            _text("correlation_id", options.get("correlation_id"), MAX_NAME),
-            _text("key", options.get("key"), MAX_KEY),
+            message_id,
+            correlation_id,
+            key,
             _headers(options),
             due_at,
             expires_at,
-            _priority(options.get("priority"), traits),
-            _persistent(options.get("persistent")),
+            priority,
+            persistent is not False,
         )
 
 
@@ -183,16 +195,13 @@ def _headers(options: PublishOptions) -> Headers:
     return headers
 
 
-def _due(options: PublishOptions, now: float) -> float | None:
+def _due(delay: object, deliver_at: object, now: float) -> float | None:
     """When it is due, if that is not now."""
-    delay, deliver_at = options.get("delay"), options.get("deliver_at")
+    if delay is None and deliver_at is None:
+        return None
     if delay is not None and deliver_at is not None:
         raise ConfigError("give delay= or deliver_at=, not both")
-    due = now
-    if delay is not None:
-        due = now + _seconds("delay", delay)
-    elif deliver_at is not None:
-        due = _epoch("deliver_at", deliver_at)
+    due = _epoch("deliver_at", deliver_at) if delay is None else now + _seconds("delay", delay)
     return due if due > now else None
 
 
@@ -211,17 +220,14 @@ def _epoch(name: str, value: object) -> float:
     return value.timestamp()
 
 
-def _text(name: str, value: str | None, limit: int, *, least: int = 0) -> str | None:
-    if value is not None and not is_text(value, limit, least=least):
+def _check_text(name: str, value: object, limit: int, *, least: int = 0) -> None:
+    if not is_text(value, limit, least=least):
         raise ConfigError(
             f"{name}={shorten(repr(value), 60)}: expected a str of {least} to {limit:,} bytes"
         )
-    return value
 
 
 def _priority(value: object, traits: Traits) -> int:
-    if value is None:
-        return 0
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 255:
         raise ConfigError(f"priority={value!r}: expected a whole number from 0 to 255")
     if value and not traits.priority:
@@ -231,9 +237,3 @@ def _priority(value: object, traits: Traits) -> int:
             operation="publish",
         )
     return value
-
-
-def _persistent(value: object) -> bool:
-    if not isinstance(value, (bool, type(None))):
-        raise ConfigError(f"persistent={value!r}: expected True or False")
-    return value is not False

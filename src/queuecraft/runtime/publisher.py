@@ -50,7 +50,10 @@ class Publisher:
 
     async def publish(self, target: object, payload: object, options: PublishOptions) -> str:
         """One message; returns its id once the broker has it."""
-        recipe = self._recipes.of(target)
+        try:
+            recipe = self._recipes[target]
+        except TypeError:
+            recipe = self._recipes.of(target)  # which says what is wrong with it
         drop = self._drop
         if options:
             recipe = self._recipes.through(recipe, options.get("exchange"))
@@ -115,7 +118,7 @@ class Publisher:
         return results
 
     async def flush(self) -> None:
-        """Wait until everything accepted from callers has been answered for."""
+        """Wait until everything accepted from callers so far has been answered for."""
         await self._sender.flush()
 
     async def close(self) -> None:

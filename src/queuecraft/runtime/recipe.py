@@ -190,7 +190,7 @@ class Recipes(dict[object, Recipe]):
         except TypeError:
             if isinstance(target, (Event, Queue, str)):
                 raise
-            raise _no_target(target) from None  # it has no hash either
+            raise _no_target(target) from None  # nor has it a hash
 
     def __missing__(self, target: object) -> Recipe:
         match target:

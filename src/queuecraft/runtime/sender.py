@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, takewhile
 
 from queuecraft.clock import Clock, Timer
-from queuecraft.drivers.base import Accepted, Driver, Outgoing, Receipt, Rejected, Unknown
+from queuecraft.drivers.base import ACCEPTED, Accepted, Driver, Outgoing, Receipt, Rejected, Unknown
 from queuecraft.failpoints import failpoint
 from queuecraft.model.errors import (
     ConnectionLost,
@@ -103,8 +103,8 @@ class Sender:
             self._connection.lost(driver, lost)
 
     async def flush(self) -> None:
-        """Wait until everything accepted from callers has been answered for."""
-        while self.entries:
+        """Wait until everything accepted from callers so far has been answered for."""
+        if self.entries:
             await asyncio.wait([entry.future for entry in self.entries])
 
     async def close(self) -> None:
@@ -225,15 +225,15 @@ class Sender:
         accepted: list[Outgoing] = []
         missing: list[tuple[Entry, QueueError]] = []
         for (entry, at, message), receipt in zip(flight, receipts, strict=True):
-            if isinstance(receipt, Unknown):
-                missing.append((entry, receipt.error))
-                continue
-            if isinstance(receipt, Accepted):
+            # A caller who was cancelled, or timed out, in flight asks no more.
+            if receipt is ACCEPTED or isinstance(receipt, Accepted):
                 accepted.append(message)
-            if entry.future.done():  # cancelled or timed out in flight: nobody asks any more
+                if not entry.future.done():
+                    entry.answer(at, message.id)
+            elif isinstance(receipt, Unknown):
+                missing.append((entry, receipt.error))
+            elif entry.future.done():
                 continue
-            if isinstance(receipt, Accepted):
-                entry.answer(at, message.id)
             elif not isinstance(receipt, Rejected):
                 entry.answer(at, self._breach(TypeError(f"{receipt!r} is no receipt"))(message))
             elif entry.drop and isinstance(receipt.error, Unroutable):

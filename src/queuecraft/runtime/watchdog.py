@@ -55,14 +55,14 @@ class Watchdog:
                 stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
                 del frame
                 seconds = time.monotonic() - asked
+                fact = LoopBlocked(seconds=seconds, stack=stack)
+                loop.call_soon_threadsafe(self._facts.emit, fact)
                 self._facts.log.warning(
                     "the event loop has been blocked for %.1f s; make the handler sync (it then "
                     "runs in a thread) or await what it waits for. It is here:\n%s",
                     seconds,
                     stack,
                 )
-                fact = LoopBlocked(seconds=seconds, stack=stack)
-                loop.call_soon_threadsafe(self._facts.emit, fact)
             except RuntimeError:  # the loop is closed
                 return
             while not stop.is_set() and not answered.wait(self._limit / 4):

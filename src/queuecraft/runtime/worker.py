@@ -331,6 +331,7 @@ class Worker:
             prefetch=plan.prefetch or max(plan.concurrency, IN_LANES if self.ordered else 1),
             ordered=self.ordered,
             threaded=frozenset(call for handler, call in calls if handler.sync),
+            flush_publishes=engine.publisher.flush,
         )
         control.serve(self._consumer)
         self._stopped.clear()

@@ -15,5 +15,5 @@ def drivers(url: str, clock: Clock) -> Sequence[Driver]:
     """The driver for a `local://` URL."""
     parts = urlsplit(url)
     if parts.netloc or parts.path not in ("", "/") or parts.query:
-        raise ConfigError(f"{url!r}: the embedded queue lives in memory for now; use 'local://'")
+        raise ConfigError("the embedded queue lives in memory for now; its URL is 'local://' alone")
     return (MemoryDriver(clock),)
