@@ -1,18 +1,16 @@
-"""Handling: a fixed set of runners, each taking the next message when it is free."""
+"""Consuming a queue: receiving, handling, settling, and what goes wrong with each."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Coroutine, Sequence
-from time import perf_counter
 from typing import Any
 
-from queuecraft.clock import Clock, Timer
+from queuecraft.clock import Clock
 from queuecraft.drivers.base import ConnectionLost, Delivery, Queue
 from queuecraft.model.errors import QueueError
-from queuecraft.model.outcome import Acked, Outcome, Retried, after_error
+from queuecraft.model.outcome import Acked, Outcome, Retried
 from queuecraft.model.policy import Policy
 from queuecraft.runtime.admission import Admission
 from queuecraft.runtime.connection import Connection
@@ -26,12 +24,11 @@ from queuecraft.runtime.intake import Intake
 from queuecraft.runtime.options import policy_for
 from queuecraft.runtime.orphans import Orphans
 from queuecraft.runtime.router import Router
+from queuecraft.runtime.runner import Runner
 from queuecraft.runtime.settle import Settler, failures
 from queuecraft.runtime.slot import Slot
 from queuecraft.runtime.tally import Tally
 
-SLICE = 0.002  # seconds of handling without giving up the loop
-LINGER = 0.005  # seconds an ack may wait for company while handlers run
 ALONE_WITHIN = 30.0  # seconds a message waits for its neighbours to end; one may never do so
 
 
@@ -63,7 +60,6 @@ class Consumer:
         self.queue = queue
         self.policy = policy
         self.log: logging.Logger = facts.log
-        self.crew = Crew(name, concurrency, self._run, self._on_fall)
         self.orphans = Orphans()
         self.deadlines = Deadlines(self, clock)
         self.errands = Errands()
@@ -71,16 +67,16 @@ class Consumer:
             queue, connection, counters, facts, clock, self, prefetch=prefetch, ordered=ordered
         )
         self.wary = False  # after a lost connection every delivery is looked at closely
+        self.tally = Tally(name, queue.name, counters, facts, clock)
         traits = connection.traits
-        self._admission = Admission(self, router, clock, counted=traits.counts_redeliveries)
-        self._known = router.known
-        self._inline = traits.inline
-        self._tally = Tally(name, queue.name, counters, facts, clock)
+        admission = Admission(self, router, clock, counted=traits.counts_redeliveries)
+        self._runner = Runner(
+            self, router.known, admission, clock, inline=traits.inline, flush_at=prefetch // 2
+        )
+        self.crew = Crew(name, concurrency, self._runner.run, self._on_fall)
         self._clock = clock
         self._threaded = threaded
         self._flush_publishes = flush_publishes
-        self._flush_at = max(1, prefetch // 2)
-        self._linger: Timer | None = None
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -93,6 +89,10 @@ class Consumer:
     def slots(self) -> Sequence[Slot]:
         """What each runner is doing."""
         return self.crew.slots
+
+    @property
+    def _running(self) -> list[Delivery]:
+        return [slot.delivery for slot in self.slots if slot.delivery is not None]
 
     @property
     def paused(self) -> str | None:
@@ -110,7 +110,7 @@ class Consumer:
         if self.paused is None:
             self.intake.pause(reason)
             _ = self.give_back()
-            self._tally.paused(reason)
+            self.tally.paused(reason)
 
     def resume(self) -> None:
         """Take messages again."""
@@ -118,7 +118,7 @@ class Consumer:
             for slot in self.crew.fallen:
                 self._begin_again(slot)
             self.intake.resume()
-            self._tally.resumed()
+            self.tally.resumed()
 
     def close(self) -> None:
         """Stop receiving, and give back what has not begun."""
@@ -138,8 +138,7 @@ class Consumer:
             settling.cancel()
             self.errands.cancel()
         self.deadlines.close()
-        if self._linger is not None:
-            self._linger.cancel()
+        self._runner.close()
         if (settler := self.intake.settler) is not None:
             # What handlers published first, so that nothing comes again before it has gone out.
             for work, wait in ((self._flush_publishes, left), (settler.close, 0.0)):
@@ -155,6 +154,7 @@ class Consumer:
         settler = self.intake.settler
         if settler is None:
             return
+        await self.errands.done()  # what has not begun goes back before what has
         if requeue:
             # A thread cannot be stopped: its message stays ours until the connection closes.
             mine = [
@@ -170,13 +170,14 @@ class Consumer:
 
     # -- runners that fall ---------------------------------------------------------------------
 
-    def _on_fall(self, what: str) -> None:
+    def _on_fall(self, error: BaseException | None) -> None:
         """A runner has ended though nobody has asked for it: a person has to know."""
+        what = "was cancelled" if error is None else f"failed: {error!r}"
         reason = f"a runner {what}; resume the worker to go on"
-        self.log.error("%s: %s", self.name, reason)
+        self.log.error("%s: %s", self.name, reason, exc_info=error)
         if self.paused is None:
             self.intake.pause(reason)
-            self._tally.paused(reason)
+            self.tally.paused(reason)
 
     def _begin_again(self, slot: Slot) -> None:
         """In place of a fallen runner; the message it held is handled once more."""
@@ -203,127 +204,7 @@ class Consumer:
         self.crew.replace(slot)
         self.intake.unclaim(slot)
 
-    # -- the runner ----------------------------------------------------------------------------
-
-    async def _run(self, slot: Slot) -> None:
-        intake = self.intake
-        buffer = intake.buffer
-        parked = intake.parked
-        known = self._known
-        look_closely = self.policy.ttl is not None or self.policy.ack_timeout is not None
-        ordered = intake.lanes is not None
-        started = perf_counter()
-        turn = started + SLICE
-        while True:
-            if not buffer or started > turn:
-                settler = intake.settler
-                if settler is not None and settler.waiting and not buffer:
-                    await self._flush(settler)
-                if started > turn:
-                    await asyncio.sleep(0)
-                    turn = perf_counter() + SLICE
-                if not buffer:
-                    if intake.closing:
-                        return
-                    if not await intake.fetch(slot):
-                        await intake.park()
-                started = perf_counter()
-                continue
-            delivery = buffer.popleft()
-            if parked and buffer and not intake.waking:
-                intake.wake()
-            settler = intake.settler
-            if settler is None:
-                continue  # the connection broke: the broker delivers it again
-            slot.settler = settler
-            slot.delivery = delivery
-            call = known.get(delivery.sent.routing_key)
-            if (
-                call is None
-                or delivery.redeliveries
-                or look_closely
-                or delivery.sent.expires_at is not None
-                or self.wary
-            ):
-                slot.call = None
-                call = await self._admission.examine(slot, delivery, settler)
-                if call is None:
-                    slot.forget()
-                    continue
-            slot.call = call
-            try:
-                await call(delivery)
-            except BaseException as error:
-                ended = perf_counter()
-                if not self._after_error(slot, delivery, settler, error, ended - started):
-                    raise
-            else:
-                ended = perf_counter()
-                if slot.by_hand or slot.lapsed or settler.void:
-                    if not self._after_odd_success(slot, delivery, settler, ended - started):
-                        return
-                else:
-                    settler.acks.append(delivery)
-                    settler.durations.append(ended - started)
-                    if ordered:
-                        intake.leave(delivery)
-            started = ended
-            slot.delivery = None
-            if len(settler.acks) >= self._flush_at:
-                await self._flush(settler)
-            elif self._linger is None and not intake.closing:
-                self._linger = self._clock.call_later(LINGER, self._on_linger)
-
-    def _after_odd_success(
-        self, slot: Slot, delivery: Delivery, settler: Settler, took: float
-    ) -> bool:
-        """A handler returned, but its message was settled before, or its connection is gone.
-        False when this is the end of the runner."""
-        if slot.lapsed:
-            self.log.warning(
-                "handler of %s in %s returned after its ack timeout; its message is retried",
-                delivery.sent.id,
-                self.queue.name,
-            )
-        elif not slot.by_hand:
-            self._tally.succeeded(delivery, [took])
-            self.orphans.finished(delivery.sent.id)
-        return self._finish(slot, delivery, settler)
-
-    def _after_error(
-        self, slot: Slot, delivery: Delivery, settler: Settler, error: BaseException, took: float
-    ) -> bool:
-        """A handler raised. False when this is the end of the runner."""
-        task = slot.task
-        assert task is not None
-        cancelled = isinstance(error, asyncio.CancelledError)
-        if cancelled and task.cancelling() and not slot.lapsed:
-            return False
-        if isinstance(error, GeneratorExit) and not _at_work(task):
-            return False  # nobody raised it: the loop is closed, and we are being thrown away
-        if slot.by_hand or slot.lapsed:
-            if not (cancelled and slot.lapsed):
-                self.log.error(
-                    "handler of %s in %s failed after its message was settled",
-                    delivery.sent.id,
-                    self.queue.name,
-                    exc_info=error,
-                )
-        elif not settler.void:
-            attempt = self.attempt(delivery)
-            outcome = after_error(self.policy_of(delivery), attempt, error, random.random())
-            slot.waits = self.fail(delivery, settler, outcome, attempt, took)
-        return self._finish(slot, delivery, settler)
-
-    def _finish(self, slot: Slot, delivery: Delivery, settler: Settler) -> bool:
-        """A run is over, and was not a plain success; False when its runner is, too."""
-        if slot.abandoned:
-            return False
-        self.leave(delivery, settler, waits=slot.waits)
-        # The cancellation of a late handler is over with it; another one may be meant for us.
-        goes_on = not slot.lapsed or slot.task is None or slot.task.uncancel() == 0
-        slot.forget()
-        return goes_on
+    # -- the end of a run ----------------------------------------------------------------------
 
     def leave(self, delivery: Delivery, settler: Settler, *, waits: bool = False) -> None:
         """A delivery has had its turn; the next of its key may go, unless it waits itself."""
@@ -364,7 +245,7 @@ class Consumer:
 
     def succeed(self, delivery: Delivery, settler: Settler) -> None:
         """A handler has acknowledged its message by hand."""
-        self._tally.succeeded(delivery)
+        self.tally.succeeded(delivery)
         if settler.void:
             self.orphans.finished(delivery.sent.id)
         else:
@@ -379,27 +260,27 @@ class Consumer:
         took: float | None = None,
     ) -> bool:
         """Count a failure and settle it; True when the message waits on in its own lane."""
-        self._tally.failed(delivery, outcome, attempt, took)
+        self.tally.failed(delivery, outcome, attempt, took)
         lanes = self.intake.lanes
         if lanes is None or not isinstance(outcome, Retried):
             settler.settle(delivery, outcome, attempt)
             return False
         lanes.failed(delivery, self._clock.monotonic() + outcome.delay)
-        self._tally.retried(delivery, outcome, attempt)
+        self.tally.retried(delivery, outcome, attempt)
         return True
 
     def time_out(
         self, delivery: Delivery, settler: Settler, outcome: Outcome, attempt: int
     ) -> bool:
         """An ack timeout ends a delivery, whatever its handler still does."""
-        self._tally.timed_out()
+        self.tally.timed_out()
         waits = self.fail(delivery, settler, outcome, attempt)
         _ = self.errands.start(self.flush_now(settler))
         return waits
 
     def time_out_lost(self, delivery: Delivery) -> None:
         """The same on a lost connection: the broker has it again, and delivers it again."""
-        self._tally.timed_out()
+        self.tally.timed_out()
         self.log.warning(
             "handler of %s in %s has not returned in time, and its connection is lost",
             delivery.sent.id,
@@ -428,8 +309,7 @@ class Consumer:
 
     def give_back(self) -> asyncio.Task[None]:
         """Release everything that no handler has begun on."""
-        running = [slot.delivery for slot in self.slots if slot.delivery is not None]
-        rest = self.intake.take_back(running)
+        rest = self.intake.take_back(self._running)
         return self.errands.start(self._return(self.intake.settler, rest))
 
     async def _return(self, settler: Settler | None, rest: Sequence[Delivery]) -> None:
@@ -445,12 +325,6 @@ class Consumer:
                 await settler.release(deliveries)
             except Exception as error:
                 self._start_afresh(settler, error)
-
-    async def _flush(self, settler: Settler) -> None:
-        if self._inline:
-            await self.flush_now(settler)
-        elif not settler.flushing:
-            _ = self.errands.start(self.flush_now(settler))
 
     async def flush_now(self, settler: Settler) -> None:
         """Tell the broker everything that was decided so far."""
@@ -468,12 +342,6 @@ class Consumer:
         self.log.error("settling in %s failed", self.queue.name, exc_info=error)
         self.session_lost(settler, ConnectionLost(f"settling failed: {error!r}"))
 
-    def _on_linger(self) -> None:
-        self._linger = None
-        settler = self.intake.settler
-        if settler is not None and settler.waiting and not settler.flushing:
-            _ = self.errands.start(self.flush_now(settler))
-
     # -- what settlers say ---------------------------------------------------------------------
 
     def session_lost(self, settler: Settler, error: QueueError) -> None:
@@ -485,7 +353,7 @@ class Consumer:
                     self.orphans.started(slot.delivery.sent.id)
             # What was handled and not yet acked is counted, and remembered as handled.
             _ = self.errands.start(self.flush_now(settler))
-            self.intake.end(settler)
+            self.intake.end(settler, self._running)
             self.intake.lost(error)
 
     def handled_elsewhere(self, deliveries: Sequence[Delivery]) -> None:
@@ -504,10 +372,3 @@ class Consumer:
             error,
         )
         self.pause(f"a dead letter cannot be written: {error}")
-
-
-def _at_work(task: asyncio.Task[None]) -> bool:
-    try:
-        return asyncio.current_task() is task
-    except RuntimeError:
-        return False

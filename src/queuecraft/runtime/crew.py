@@ -19,10 +19,13 @@ class Crew:
     """A fixed number of runners, each a task with a slot of its own.
 
     One whose handler ignores all cancellation is left to it, and another takes its place. One
-    that ends though nobody has asked for it is reported: `on_end` gets to know why.
+    that ends though nobody has asked for it is reported: `on_end` gets its error, or None if it
+    was cancelled.
     """
 
-    def __init__(self, name: str, size: int, run: Run, on_end: Callable[[str], None]) -> None:
+    def __init__(
+        self, name: str, size: int, run: Run, on_end: Callable[[BaseException | None], None]
+    ) -> None:
         self.slots = [Slot() for _ in range(size)]
         self._name = name
         self._run = run
@@ -86,4 +89,4 @@ class Crew:
     def _ended(self, slot: Slot, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if not self._dismissed and not slot.abandoned:
-            self._on_end("was cancelled" if error is None else f"failed: {error!r}")
+            self._on_end(error)

@@ -203,13 +203,14 @@ class Intake:
         for future in self.parked:
             _wake(future)
 
-    def end(self, settler: Settler) -> None:
-        """The session is over: what was received through it is void."""
+    def end(self, settler: Settler, running: Iterable[Delivery]) -> None:
+        """The session is over: what was received through it is void. What runs still leads the
+        lane of its key, and its redelivery waits behind it."""
         settler.void = True
         self.buffer.clear()
         self._forget_waiting()
         if self.lanes is not None:
-            self.lanes.clear(())
+            self.lanes.clear(running)
         if self.settler is settler:
             self.settler = None
         _wake(self._quiet)

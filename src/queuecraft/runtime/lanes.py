@@ -48,8 +48,8 @@ class Lanes:
         return first
 
     def leave(self, delivery: Delivery) -> Delivery | None:
-        """A delivery is settled; the next of its key is first now. One that went with a lost
-        connection has nobody behind it: its redelivery leads the lane."""
+        """A delivery is settled; the next of its key is first now. One that was given back
+        meanwhile has nobody behind it."""
         if delivery not in self._all:
             return None
         del self._all[delivery]

@@ -1,0 +1,197 @@
+"""Handling: one delivery after the other, through its handler to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from queuecraft.clock import Clock, Timer
+from queuecraft.drivers.base import Delivery
+from queuecraft.model.outcome import after_error
+from queuecraft.runtime.admission import Admission
+from queuecraft.runtime.handler import Call
+from queuecraft.runtime.settle import Settler
+from queuecraft.runtime.slot import Slot
+
+if TYPE_CHECKING:
+    from queuecraft.runtime.consumer import Consumer
+
+SLICE = 0.002  # seconds of handling without giving up the loop
+LINGER = 0.005  # seconds an ack may wait for company while handlers run
+
+
+class Runner:
+    """What each runner of a consumer does, with a slot of its own, until it is told to end."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        known: Mapping[str, Call],
+        admission: Admission,
+        clock: Clock,
+        *,
+        inline: bool,
+        flush_at: int,
+    ) -> None:
+        self._consumer = consumer
+        self._known = known
+        self._admission = admission
+        self._clock = clock
+        self._inline = inline  # settling does not give up the loop
+        self._flush_at = max(1, flush_at)
+        self._linger: Timer | None = None
+
+    async def run(self, slot: Slot) -> None:
+        """Take, handle, settle; the others fetch or wait meanwhile."""
+        consumer = self._consumer
+        intake = consumer.intake
+        buffer = intake.buffer
+        parked = intake.parked
+        known = self._known
+        policy = consumer.policy
+        look_closely = policy.ttl is not None or policy.ack_timeout is not None
+        ordered = intake.lanes is not None
+        started = perf_counter()
+        turn = started + SLICE
+        while True:
+            if not buffer or started > turn:
+                settler = intake.settler
+                if settler is not None and settler.waiting and not buffer:
+                    await self._flush(settler)
+                if started > turn:
+                    await asyncio.sleep(0)
+                    turn = perf_counter() + SLICE
+                if not buffer:
+                    if intake.closing:
+                        return
+                    if not await intake.fetch(slot):
+                        await intake.park()
+                started = perf_counter()
+                continue
+            delivery = buffer.popleft()
+            if parked and buffer and not intake.waking:
+                intake.wake()
+            settler = intake.settler
+            if settler is None:
+                continue  # the connection broke: the broker delivers it again
+            slot.settler = settler
+            slot.delivery = delivery
+            call = known.get(delivery.sent.routing_key)
+            if (
+                call is None
+                or delivery.redeliveries
+                or look_closely
+                or delivery.sent.expires_at is not None
+                or consumer.wary
+            ):
+                slot.call = None
+                call = await self._admission.examine(slot, delivery, settler)
+                if call is None:
+                    slot.forget()
+                    continue
+            slot.call = call
+            try:
+                await call(delivery)
+            except BaseException as error:
+                ended = perf_counter()
+                if not self._after_error(slot, delivery, settler, error, ended - started):
+                    raise
+            else:
+                ended = perf_counter()
+                if slot.by_hand or slot.lapsed or settler.void:
+                    if not self._after_odd_success(slot, delivery, settler, ended - started):
+                        return
+                else:
+                    settler.acks.append(delivery)
+                    settler.durations.append(ended - started)
+                    if ordered:
+                        intake.leave(delivery)
+            started = ended
+            slot.delivery = None
+            if len(settler.acks) >= self._flush_at:
+                await self._flush(settler)
+            elif self._linger is None and not intake.closing:
+                self._linger = self._clock.call_later(LINGER, self._on_linger)
+
+    def close(self) -> None:
+        """Nothing more is to be flushed later."""
+        if self._linger is not None:
+            self._linger.cancel()
+
+    # -- after a run ---------------------------------------------------------------------------
+
+    def _after_odd_success(
+        self, slot: Slot, delivery: Delivery, settler: Settler, took: float
+    ) -> bool:
+        """A handler returned, but its message was settled before, or its connection is gone.
+        False when this is the end of the runner."""
+        consumer = self._consumer
+        if slot.lapsed:
+            consumer.log.warning(
+                "handler of %s in %s returned after its ack timeout; its message is retried",
+                delivery.sent.id,
+                delivery.queue,
+            )
+        elif not slot.by_hand:
+            consumer.tally.succeeded(delivery, [took])
+            consumer.orphans.finished(delivery.sent.id)
+        return self._finish(slot, delivery, settler)
+
+    def _after_error(
+        self, slot: Slot, delivery: Delivery, settler: Settler, error: BaseException, took: float
+    ) -> bool:
+        """A handler raised. False when this is the end of the runner."""
+        consumer, task = self._consumer, slot.task
+        assert task is not None
+        cancelled = isinstance(error, asyncio.CancelledError)
+        if cancelled and task.cancelling() and not slot.lapsed:
+            return False
+        if isinstance(error, GeneratorExit) and not _at_work(task):
+            return False  # nobody raised it: the loop is closed, and we are being thrown away
+        if slot.by_hand or slot.lapsed:
+            if not (cancelled and slot.lapsed):
+                consumer.log.error(
+                    "handler of %s in %s failed after its message was settled",
+                    delivery.sent.id,
+                    delivery.queue,
+                    exc_info=error,
+                )
+        elif not settler.void:
+            attempt = consumer.attempt(delivery)
+            outcome = after_error(consumer.policy_of(delivery), attempt, error, random.random())
+            slot.waits = consumer.fail(delivery, settler, outcome, attempt, took)
+        return self._finish(slot, delivery, settler)
+
+    def _finish(self, slot: Slot, delivery: Delivery, settler: Settler) -> bool:
+        """A run is over, and was not a plain success; False when its runner is, too."""
+        if slot.abandoned:
+            return False
+        self._consumer.leave(delivery, settler, waits=slot.waits)
+        # The cancellation of a late handler is over with it; another one may be meant for us.
+        goes_on = not slot.lapsed or slot.task is None or slot.task.uncancel() == 0
+        slot.forget()
+        return goes_on
+
+    # -- settling ------------------------------------------------------------------------------
+
+    async def _flush(self, settler: Settler) -> None:
+        if self._inline:
+            await self._consumer.flush_now(settler)
+        elif not settler.flushing:
+            _ = self._consumer.errands.start(self._consumer.flush_now(settler))
+
+    def _on_linger(self) -> None:
+        self._linger = None
+        settler = self._consumer.intake.settler
+        if settler is not None and settler.waiting and not settler.flushing:
+            _ = self._consumer.errands.start(self._consumer.flush_now(settler))
+
+
+def _at_work(task: asyncio.Task[None]) -> bool:
+    try:
+        return asyncio.current_task() is task
+    except RuntimeError:  # there is no loop any more
+        return False
