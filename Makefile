@@ -51,10 +51,9 @@ check: $(DEV) ## lint, formatting, types, layers
 bench: $(BENCH) ## compare our speed with other libraries
 	$(BIN)/python -m benchmarks
 
-faults: $(DEV) ## the long tests: processes killed, connections cut
-	@if ! compgen -G 'tests/faults/test_*.py' >/dev/null; then \
-		echo 'There are no fault tests yet: tests/faults holds no test file.'; \
-	else \
+faults: $(DEV) ## the long tests: connections cut, handlers gone wild, processes killed
+	QUEUECRAFT_SOAK=1000 $(BIN)/python -m pytest tests/runtime/test_soak.py --timeout=1200
+	@if compgen -G 'tests/faults/test_*.py' >/dev/null; then \
 		$(BIN)/python -m pytest tests/faults -m faults; \
 	fi
 

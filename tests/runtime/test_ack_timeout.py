@@ -304,6 +304,89 @@ async def test_a_handler_that_ignores_every_cancellation_does_not_keep_the_queue
 
 
 @both
+async def test_a_key_goes_on_without_the_handler_that_ignores_its_cancellation(
+    inline: bool,
+) -> None:
+    seen = Ledger()
+    leave = asyncio.Event()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", ordering="key", ack_timeout=5, retry=SOON)
+
+        @worker.on(number)
+        async def deaf(n: int, message: Message) -> None:
+            seen.record("numbers", message)
+            while n == 0 and message.attempt == 1 and not leave.is_set():
+                try:
+                    await leave.wait()
+                except asyncio.CancelledError:
+                    pass
+
+        async with running(worker):
+            try:
+                await stage.qc.publish(number, 0, key="a")
+                await stage.qc.publish(number, 1, key="a")
+                await seen.wait_for(numbers=1)
+                await stage.clock.advance(5)
+                await stage.clock.advance(9)
+                assert len(seen.calls) == 1
+                await stage.clock.advance(1)
+                await seen.wait_for(numbers=3)
+                await at_rest(stage.driver, "numbers")
+            finally:
+                leave.set()
+    assert seen.payloads() == [0, 0, 1]
+
+
+async def test_a_handler_left_behind_that_fails_in_the_end_harms_nobody() -> None:
+    seen = Ledger()
+    leave = asyncio.Event()
+    async with tidy() as stage:
+        worker = stage.qc.worker("numbers", ack_timeout=5, retry=NoRetry())
+
+        @worker.on(number)
+        async def deaf(n: int) -> None:
+            while not leave.is_set():
+                try:
+                    await leave.wait()
+                except asyncio.CancelledError:
+                    pass
+            raise ValueError("at last")
+
+        worker.on(word, seen.recording("words"))
+        async with running(worker):
+            try:
+                await stage.qc.publish(number, 1)
+                await quiet()
+                await stage.clock.advance(15)
+            finally:
+                leave.set()
+            await stage.qc.publish_many(word, ["a", "b", "c"])
+            await seen.wait_for(words=3)
+            await at_rest(stage.driver, "numbers", dead=1)
+    assert worker.counters.failed == 1
+
+
+async def test_a_thread_may_ask_for_more_time() -> None:
+    asked, leave = threading.Event(), threading.Event()
+    async with tidy() as stage:
+        worker = stage.qc.worker("numbers", ack_timeout=5)
+
+        @worker.on(number)
+        def slow(message: Message[int]) -> None:
+            message.extend(100)
+            asked.set()
+            leave.wait(10)
+
+        async with running(worker):
+            await stage.qc.publish(number, 1)
+            await eventually(asked.is_set)
+            await stage.clock.advance(50)
+            assert worker.counters.ack_timeouts == 0
+            leave.set()
+            await at_rest(stage.driver, "numbers")
+
+
+@both
 async def test_a_thread_past_its_time_is_left_behind_and_cannot_settle_any_more(
     inline: bool,
 ) -> None:

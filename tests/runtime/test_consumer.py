@@ -25,6 +25,7 @@ from queuecraft.facts import (
     WorkerPaused,
     WorkerResumed,
 )
+from queuecraft.runtime.admission import Admission
 from queuecraft.testing import FaultyDriver, Ledger, failing
 from tests.runtime.consuming import (
     AT_ONCE,
@@ -132,6 +133,51 @@ async def test_a_handler_that_cancels_its_own_task_stops_the_worker_in_plain_sig
             await seen.wait_for(numbers=2)
             await at_rest(stage.driver, "numbers")
     assert seen.attempts() == [1, 1]
+
+
+@both
+async def test_a_fallen_runner_whose_connection_is_lost_too_begins_again(inline: bool) -> None:
+    seen = Ledger()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", concurrency=2)
+
+        @worker.on(number)
+        async def kill(n: int, message: Message) -> None:
+            seen.record("numbers", message)
+            if len(seen.calls) == 1:
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
+                await asyncio.sleep(0)
+
+        async with running(worker):
+            await stage.qc.publish(number, 1)
+            await eventually(lambda: worker.paused)
+            await stage.driver.drop()
+            worker.resume()
+            await seen.wait_for(numbers=2)
+            await at_rest(stage.driver, "numbers")
+
+
+async def test_a_runner_that_fails_by_a_bug_of_ours_stops_the_worker_in_plain_sight(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def examine(*_: object) -> None:
+        raise RuntimeError("a bug of ours")
+
+    seen = Ledger()
+    async with tidy() as stage:
+        worker = stage.qc.worker("numbers", ttl=100).on(number, seen.recording("numbers"))
+        async with running(worker):
+            with monkeypatch.context() as patch:
+                patch.setattr(Admission, "examine", examine)
+                await stage.qc.publish(number, 1)
+                await eventually(lambda: worker.paused)
+            assert "a bug of ours" in str(worker.paused)
+            assert any(record.exc_info for record in caplog.records)
+            worker.resume()
+            await seen.wait_for(numbers=1)
+            await at_rest(stage.driver, "numbers")
 
 
 async def test_a_consumer_left_behind_by_its_loop_dies_without_a_word() -> None:
@@ -593,6 +639,33 @@ async def test_a_settlement_that_fails_loses_nothing_and_the_worker_goes_on(
             await stage.clock.advance(10)
             await at_rest(stage.driver, "numbers")
     seen.check(duplicates_at_most=8)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ConnectionLost("gone"), QueueError("cannot"), RuntimeError("a driver's bug")],
+    ids=lambda error: type(error).__name__,
+)
+@both
+async def test_what_cannot_be_given_back_comes_back_with_another_session(
+    error: Any, inline: bool
+) -> None:
+    gate = Gate()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", prefetch=5).on(number, gate.handle)
+        async with running(worker):
+            await stage.qc.publish_many(number, range(5))
+            await gate.entered(1)
+            await eventually(lambda: worker.in_flight == 5)
+            stage.driver.fail("release", error)
+            worker.pause()
+            await eventually(lambda: worker.in_flight == 0)
+            assert stage.driver.calls["release"] == 1
+            worker.resume()
+            gate.open()
+            await eventually(lambda: len(gate.passed) == 5)
+            await at_rest(stage.driver, "numbers")
+    assert gate.passed == [0, 1, 2, 3, 4]
 
 
 @both

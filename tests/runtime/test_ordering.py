@@ -322,6 +322,7 @@ async def test_pausing_keeps_the_order_of_what_waits_behind_a_running_message(
 async def test_a_retry_by_hand_waits_for_its_handler_to_return(inline: bool) -> None:
     """Two runs of one message at once would be two runs of one key at once."""
     inside = most = 0
+    attempts: list[int] = []
     seen = Ledger()
     async with tidy(inline=inline) as stage:
         worker = stage.qc.worker("numbers", concurrency=3, prefetch=20, ordering="key")
@@ -335,6 +336,7 @@ async def test_a_retry_by_hand_waits_for_its_handler_to_return(inline: bool) -> 
             if message.attempt == 1:
                 await message.retry(delay=0)
                 await stage.clock.sleep(1)
+                attempts.append(message.attempt)
             inside -= 1
 
         async with running(worker):
@@ -345,6 +347,7 @@ async def test_a_retry_by_hand_waits_for_its_handler_to_return(inline: bool) -> 
             await at_rest(stage.driver, "numbers")
     assert most == 1
     assert seen.attempts() == [1, 2]
+    assert attempts == [1]  # what a handler is told does not change under it
 
 
 @both
@@ -376,6 +379,84 @@ async def test_two_workers_on_one_ordered_queue_are_refused() -> None:
         stage.qc.worker("numbers", ordering="key")
         with pytest.raises(ConfigError, match="only one"):
             stage.qc.worker("numbers")
+
+
+@both
+async def test_nothing_is_received_before_what_was_given_back_has_arrived(inline: bool) -> None:
+    seen = Ledger()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", concurrency=3, ordering="key")
+        fails = seen.failing("numbers")
+
+        @worker.on(number)
+        async def handle(n: int, message: Message) -> None:
+            await fails(n, message) if n == 0 else seen.record("numbers", message)
+
+        async with running(worker):
+            await publish(stage, seen, 0, 1)
+            await seen.wait_for(numbers=1)
+            await eventually(lambda: worker.in_flight == 2)
+            worker.pause()
+            await publish(stage, seen, 2)
+            worker.resume()
+            await quiet()
+            await stage.clock.advance(1)
+            await seen.wait_for(numbers=4)
+            await at_rest(stage.driver, "numbers")
+    seen.check(ordered=["numbers"])
+
+
+async def test_what_arrives_while_an_ack_finds_the_connection_lost_leaves_its_key_free() -> None:
+    seen = Ledger()
+    async with tidy(inline=False) as stage:
+        worker = stage.qc.worker("numbers", concurrency=3, prefetch=6, ordering="key")
+        worker.on(number, seen.recording("numbers"))
+        async with running(worker):
+            await quiet()
+            for turns in range(12):  # one of them lets the two meet
+                stage.driver.fail("ack")
+                seen.published(await stage.qc.publish(number, 1))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                seen.published(await stage.qc.publish(number, 2, key="a"), key="a")
+                await stage.clock.advance(2)
+                await at_rest(stage.driver, "numbers")
+    seen.check(duplicates_at_most=12, ordered=["numbers"])
+
+
+@both
+async def test_a_key_waits_for_a_handler_that_settled_early_though_its_connection_is_lost(
+    inline: bool,
+) -> None:
+    inside = most = 0
+    settled, leave = asyncio.Event(), asyncio.Event()
+    seen = Ledger()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", concurrency=3, ordering="key")
+
+        @worker.on(number)
+        async def handle(n: int, message: Message) -> None:
+            nonlocal inside, most
+            inside += 1
+            most = max(most, inside)
+            if n == 0:
+                await message.nack(requeue=False)
+                settled.set()
+                await leave.wait()
+            seen.record("numbers", message)
+            inside -= 1
+
+        async with running(worker):
+            await publish(stage, seen, 0, 1)
+            await settled.wait()
+            await stage.driver.drop()
+            await eventually(lambda: worker.in_flight == 1)
+            await quiet()
+            leave.set()
+            await seen.wait_for(numbers=2)
+            await at_rest(stage.driver, "numbers", dead=1)
+    assert most == 1
+    assert seen.payloads() == [0, 1]
 
 
 @pytest.mark.parametrize("seed", range(6))

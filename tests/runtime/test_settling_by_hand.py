@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from queuecraft import AlreadySettled, ConfigError, Message, NoDeadLetter, NoRetry, Retry
+from queuecraft import (
+    AlreadySettled,
+    ConfigError,
+    Message,
+    NoDeadLetter,
+    NoRetry,
+    QueueCraft,
+    Retry,
+)
 from queuecraft.facts import MessageDropped, MessagesSucceeded
 from queuecraft.testing import Ledger
 from tests.runtime.consuming import (
@@ -226,6 +234,38 @@ async def test_a_foreign_thread_that_comes_too_late_spoils_no_other_message(
             await seen.wait_for(numbers=4)
             await at_rest(stage.driver, "numbers")
     assert worker.counters.succeeded == 4
+
+
+def test_a_thread_that_outlives_its_loop_is_told_that_its_message_is_gone() -> None:
+    leave = threading.Event()
+    ended = threading.Event()
+    told: list[Exception] = []
+
+    async def main() -> None:
+        inside = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        async with QueueCraft() as qc:
+            worker = qc.worker("numbers")
+
+            @worker.on(number)
+            def handle(message: Message[int]) -> None:
+                loop.call_soon_threadsafe(inside.set)
+                leave.wait(10)
+                try:
+                    _ = message.ack()
+                except AlreadySettled as error:
+                    told.append(error)
+                ended.set()
+
+            await worker.start()
+            await qc.publish(number, 1)
+            await inside.wait()
+            await qc.shutdown(timeout=0.01)
+
+    asyncio.run(main())
+    leave.set()
+    assert ended.wait(10)
+    assert len(told) == 1
 
 
 # -- each of them ------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import weakref
 from pathlib import Path
 from typing import Any
@@ -487,7 +486,7 @@ async def test_a_worker_runs_in_a_thread_that_may_not_touch_signals() -> None:
 # -- a process of its own ----------------------------------------------------------------------
 
 PROGRAM = """
-import asyncio, sys, time
+import asyncio, sys, time, {loop}
 from queuecraft import Event, QueueCraft
 from queuecraft.facts import Shutdown, WorkerStopped
 
@@ -511,7 +510,7 @@ async def waiting():
     (info,) = await driver.inspect(["numbers"])
     return info.ready
 
-asyncio.run(main())
+{loop}.run(main())
 """
 
 OBEDIENT = """
@@ -548,8 +547,8 @@ def handle(n: int) -> None:
 class Program:
     """A worker in a process of its own."""
 
-    def __init__(self, handler: str) -> None:
-        code = textwrap.dedent(PROGRAM).replace("{handler}", handler)
+    def __init__(self, handler: str, loop: str = "asyncio") -> None:
+        code = PROGRAM.replace("{handler}", handler).replace("{loop}", loop)
         self.process = subprocess.Popen(
             [sys.executable, "-c", code],
             stdin=subprocess.PIPE,
@@ -578,9 +577,15 @@ class Program:
         return out.splitlines(), err, self.process.returncode
 
 
+loops = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+
+
+@loops
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda each: each.name)
-def test_one_signal_lets_a_process_finish_what_it_handles(number: signal.Signals) -> None:
-    with Program(OBEDIENT) as program:
+def test_one_signal_lets_a_process_finish_what_it_handles(
+    number: signal.Signals, loop: str
+) -> None:
+    with Program(OBEDIENT, loop) as program:
         program.expect("inside")
         program.signal(number)
         assert program.process.stdin is not None
@@ -591,9 +596,12 @@ def test_one_signal_lets_a_process_finish_what_it_handles(number: signal.Signals
     assert (err, code) == ("", 0)
 
 
+@loops
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda each: each.name)
-def test_two_signals_end_a_process_whose_handler_never_returns(number: signal.Signals) -> None:
-    with Program(ENDLESS) as program:
+def test_two_signals_end_a_process_whose_handler_never_returns(
+    number: signal.Signals, loop: str
+) -> None:
+    with Program(ENDLESS, loop) as program:
         program.expect("inside")
         program.signal(number)
         with pytest.raises(subprocess.TimeoutExpired):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import random
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from queuecraft import Message, NoRetry, Retry
+from queuecraft import Message, NoRetry, QueueCraft, Retry
 from queuecraft.runtime.threads import Threads
-from queuecraft.testing import Ledger
+from queuecraft.testing import FaultyDriver, Ledger
 from tests.runtime.consuming import AT_ONCE, at_rest, both, number, reasons, tidy, word
 from tests.runtime.support import eventually, quiet, running
 
@@ -239,3 +240,36 @@ async def test_retries_of_a_sync_handler_go_on_in_threads(inline: bool) -> None:
             await seen.wait_for(numbers=3)
             await at_rest(stage.driver, "numbers")
     assert seen.attempts() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@both
+async def test_threads_and_lost_connections_lose_nothing(seed: int, inline: bool) -> None:
+    chance = random.Random(seed)
+    seen = Ledger()
+    driver = FaultyDriver(inline=inline)
+    async with QueueCraft(drivers=[driver], reconnect_delay=0.001) as qc:
+        worker = qc.worker(
+            "numbers", concurrency=4, prefetch=8, retry=AT_ONCE, max_redeliveries=1000
+        )
+
+        @worker.on(number)
+        def handle(n: int, message: Message) -> None:
+            fails = message.attempt == 1 and n % 3 == 0
+            seen.record("numbers", message, failed=fails)
+            if n % 5 == 0 and not fails:
+                _ = message.ack()
+            if fails:
+                raise ValueError("the first time")
+
+        async with running(worker):
+            drops = 0
+            for n in range(100):
+                seen.published(await qc.publish(number, n))
+                if chance.random() < 0.08:
+                    drops += 1
+                    await driver.drop()
+                elif chance.random() < 0.3:
+                    await asyncio.sleep(0)
+            await at_rest(driver, "numbers")
+    seen.check(duplicates_at_most=drops * 8)

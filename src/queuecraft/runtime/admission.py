@@ -64,8 +64,8 @@ class Admission:
             outcome = after_failure(
                 policy, attempt, NO_HANDLER, Failure("NoHandler", what), chance=random.random()
             )
-            waits = consumer.fail(delivery, settler, outcome, attempt)
-            consumer.leave(delivery, settler, waits=waits)
+            again = consumer.fail(delivery, settler, outcome, attempt)
+            consumer.leave(delivery, settler, again)
             return None
         if delivery.redeliveries >= ALONE_FROM and not await consumer.be_alone(slot, settler):
             await consumer.release(settler, [delivery])

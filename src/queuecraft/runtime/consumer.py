@@ -200,20 +200,22 @@ class Consumer:
             slot.delivery.sent.id,
             self.queue.name,
         )
-        self.leave(slot.delivery, slot.settler, waits=slot.waits)
+        self.leave(slot.delivery, slot.settler, slot.again)
         self.crew.replace(slot)
         self.intake.unclaim(slot)
 
     # -- the end of a run ----------------------------------------------------------------------
 
-    def leave(self, delivery: Delivery, settler: Settler, *, waits: bool = False) -> None:
-        """A delivery has had its turn; the next of its key may go, unless it waits itself."""
+    def leave(self, delivery: Delivery, settler: Settler, again: float | None = None) -> None:
+        """A delivery has had its turn; the next of its key may go, unless it comes `again`."""
+        lanes = self.intake.lanes
         if settler.void:
             self.orphans.finished(delivery.sent.id, success=False)  # its redelivery may wait
-        elif waits and not self.intake.closing:
+        elif again is not None and lanes is not None and not self.intake.closing:
+            lanes.failed(delivery, again)
             self.intake.wait_in_lane(delivery)
             return
-        elif waits:  # its turn comes again where the queue is consumed next
+        elif again is not None:  # its turn comes again where the queue is consumed next
             _ = self.errands.start(self.release(settler, [delivery]))
         self.intake.leave(delivery)
 
@@ -258,25 +260,24 @@ class Consumer:
         outcome: Outcome,
         attempt: int,
         took: float | None = None,
-    ) -> bool:
-        """Count a failure and settle it; True when the message waits on in its own lane."""
+    ) -> float | None:
+        """Count a failure and settle it. A message that stays in its own lane is not settled:
+        the answer is when it is to be tried again."""
         self.tally.failed(delivery, outcome, attempt, took)
-        lanes = self.intake.lanes
-        if lanes is None or not isinstance(outcome, Retried):
+        if self.intake.lanes is None or not isinstance(outcome, Retried):
             settler.settle(delivery, outcome, attempt)
-            return False
-        lanes.failed(delivery, self._clock.monotonic() + outcome.delay)
+            return None
         self.tally.retried(delivery, outcome, attempt)
-        return True
+        return self._clock.monotonic() + outcome.delay
 
     def time_out(
         self, delivery: Delivery, settler: Settler, outcome: Outcome, attempt: int
-    ) -> bool:
+    ) -> float | None:
         """An ack timeout ends a delivery, whatever its handler still does."""
         self.tally.timed_out()
-        waits = self.fail(delivery, settler, outcome, attempt)
+        again = self.fail(delivery, settler, outcome, attempt)
         _ = self.errands.start(self.flush_now(settler))
-        return waits
+        return again
 
     def time_out_lost(self, delivery: Delivery) -> None:
         """The same on a lost connection: the broker has it again, and delivers it again."""

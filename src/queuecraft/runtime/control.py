@@ -133,7 +133,7 @@ class ByHand(Control):
         if isinstance(outcome, Acked):
             consumer.succeed(delivery, settler)
         elif not settler.void:
-            slot.waits = consumer.fail(delivery, settler, outcome, attempt)
+            slot.again = consumer.fail(delivery, settler, outcome, attempt)
         return asyncio.shield(consumer.errands.start(consumer.flush_now(settler)))
 
 

@@ -81,4 +81,4 @@ class Deadlines:
         policy = consumer.policy_of(delivery)
         failure = Failure("AckTimeout", f"not handled within {policy.ack_timeout:g} s")
         outcome = after_failure(policy, attempt, ACK_TIMEOUT, failure, chance=random.random())
-        slot.waits = consumer.time_out(delivery, settler, outcome, attempt)
+        slot.again = consumer.time_out(delivery, settler, outcome, attempt)

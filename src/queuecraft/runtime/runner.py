@@ -162,14 +162,14 @@ class Runner:
         elif not settler.void:
             attempt = consumer.attempt(delivery)
             outcome = after_error(consumer.policy_of(delivery), attempt, error, random.random())
-            slot.waits = consumer.fail(delivery, settler, outcome, attempt, took)
+            slot.again = consumer.fail(delivery, settler, outcome, attempt, took)
         return self._finish(slot, delivery, settler)
 
     def _finish(self, slot: Slot, delivery: Delivery, settler: Settler) -> bool:
         """A run is over, and was not a plain success; False when its runner is, too."""
         if slot.abandoned:
             return False
-        self._consumer.leave(delivery, settler, waits=slot.waits)
+        self._consumer.leave(delivery, settler, slot.again)
         # The cancellation of a late handler is over with it; another one may be meant for us.
         goes_on = not slot.lapsed or slot.task is None or slot.task.uncancel() == 0
         slot.forget()

@@ -14,6 +14,7 @@ class Slot:
 
     __slots__ = (
         "abandoned",
+        "again",
         "by_hand",
         "call",
         "deadline",
@@ -22,7 +23,6 @@ class Slot:
         "settler",
         "task",
         "timed",
-        "waits",
     )
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Slot:
         self.deadline = 0.0
         self.by_hand = False  # the handler has settled its message itself
         self.lapsed = False  # the ack timeout has settled it
-        self.waits = False  # settled early, it waits in its lane for another try
+        self.again: float | None = None  # failed already: when to try again, in its own lane
         self.abandoned = False  # its handler ignores all cancellation, another slot has its place
 
     @property
@@ -44,5 +44,5 @@ class Slot:
 
     def forget(self) -> None:
         """The run is over; the next one starts with a clean slate."""
-        self.by_hand = self.lapsed = self.waits = False
-        self.delivery = self.timed = None
+        self.by_hand = self.lapsed = False
+        self.delivery = self.timed = self.again = None
