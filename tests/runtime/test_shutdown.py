@@ -548,6 +548,7 @@ class Program:
     """A worker in a process of its own."""
 
     def __init__(self, handler: str, loop: str = "asyncio") -> None:
+        pytest.importorskip(loop)
         code = PROGRAM.replace("{handler}", handler).replace("{loop}", loop)
         self.process = subprocess.Popen(
             [sys.executable, "-c", code],
@@ -567,7 +568,10 @@ class Program:
 
     def expect(self, line: str) -> None:
         assert self.process.stdout is not None
-        assert self.process.stdout.readline() == f"{line}\n"
+        said = self.process.stdout.readline()
+        if said != f"{line}\n":
+            self.process.kill()
+            raise AssertionError(f"{said!r} instead of {line!r}; {self.process.communicate()[1]}")
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

@@ -68,8 +68,7 @@ class Admission:
             consumer.leave(delivery, settler, again)
             return None
         if delivery.redeliveries >= ALONE_FROM and not await consumer.be_alone(slot, settler):
-            await consumer.release(settler, [delivery])
-            consumer.leave(delivery, settler)
+            await consumer.put_back(delivery, settler)
             return None
         if policy.ack_timeout is not None:
             consumer.deadlines.start(slot, delivery, policy.ack_timeout)

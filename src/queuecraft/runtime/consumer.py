@@ -208,16 +208,26 @@ class Consumer:
 
     def leave(self, delivery: Delivery, settler: Settler, again: float | None = None) -> None:
         """A delivery has had its turn; the next of its key may go, unless it comes `again`."""
-        lanes = self.intake.lanes
+        intake = self.intake
         if settler.void:
-            self.orphans.finished(delivery.sent.id, success=False)  # its redelivery may wait
-        elif again is not None and lanes is not None and not self.intake.closing:
-            lanes.failed(delivery, again)
-            self.intake.wait_in_lane(delivery)
-            return
-        elif again is not None:  # its turn comes again where the queue is consumed next
-            _ = self.errands.start(self.release(settler, [delivery]))
-        self.intake.leave(delivery)
+            self._comes_again(delivery)
+        elif again is None:
+            intake.leave(delivery)
+        elif intake.closing or intake.lanes is None:
+            # Its turn comes again where the queue is consumed next.
+            _ = self.errands.start(self.put_back(delivery, settler))
+        else:
+            intake.lanes.failed(delivery, again)
+            intake.wait_in_lane(delivery)
+
+    async def put_back(self, delivery: Delivery, settler: Settler) -> None:
+        """A delivery cannot have its turn now: the broker keeps it."""
+        await self.release(settler, [delivery])
+        self._comes_again(delivery)
+
+    def _comes_again(self, delivery: Delivery) -> None:
+        self.orphans.finished(delivery.sent.id, success=False)  # its redelivery may wait for this
+        self.intake.leave(delivery, settled=False)
 
     def run_ended(self, delivery: Delivery, settler: Settler, success: bool) -> None:
         """The run on a lost connection is over, and its message has come again meanwhile."""

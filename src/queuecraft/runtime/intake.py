@@ -150,10 +150,11 @@ class Intake:
         else:
             self._interrupt()
 
-    def leave(self, delivery: Delivery) -> None:
-        """A delivery is done; the next of its key may run."""
-        if self.lanes is not None and (following := self.lanes.leave(delivery)) is not None:
-            if self.lanes.due(following) > self._clock.monotonic():
+    def leave(self, delivery: Delivery, *, settled: bool = True) -> None:
+        """A delivery is done with; the next of its key may run."""
+        lanes = self.lanes
+        if lanes is not None and (following := lanes.leave(delivery, settled=settled)) is not None:
+            if lanes.due(following) > self._clock.monotonic():
                 self.wait_in_lane(following)
             else:
                 self.buffer.appendleft(following)

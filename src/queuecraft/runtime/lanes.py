@@ -47,13 +47,14 @@ class Lanes:
             first.append(delivery)
         return first
 
-    def leave(self, delivery: Delivery) -> Delivery | None:
-        """A delivery is settled; the next of its key is first now. One that was given back
-        meanwhile has nobody behind it."""
+    def leave(self, delivery: Delivery, *, settled: bool = True) -> Delivery | None:
+        """A delivery is done with; the next of its key is first now. One that was given back
+        meanwhile has nobody behind it. Not settled, it comes again and its failures still count.
+        """
         if delivery not in self._all:
             return None
         del self._all[delivery]
-        if self._failures:
+        if settled and self._failures:
             self._failures.pop(delivery.sent.id, None)
         key = delivery.sent.key
         if key is None:
