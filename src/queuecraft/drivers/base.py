@@ -152,6 +152,17 @@ class Driver(ABC):
         `TopologyMismatch` when something exists with other properties."""
 
     @abstractmethod
+    async def bind(self, queue: str, bindings: Sequence[Binding]) -> None:
+        """Bind an existing queue to more, making the exchanges. Idempotent, and as durable as
+        the bindings of `declare`. Raises `QueueError` when there is no such queue,
+        `TopologyMismatch` when an exchange exists with other properties."""
+
+    @abstractmethod
+    async def unbind(self, queue: str, bindings: Sequence[Binding]) -> None:
+        """Take bindings from an existing queue: those of the same exchange name, pattern and
+        headers. What is not bound is ignored; exchanges, other bindings and messages stay."""
+
+    @abstractmethod
     async def send(
         self, messages: Sequence[Outgoing], *, atomic: bool = False
     ) -> Sequence[Receipt]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import ClassVar, Literal, TypeAlias
 
 from queuecraft.drivers.base import (
+    Binding,
     ConnectionLost,
     Delivery,
     Driver,
@@ -32,6 +33,8 @@ Operation: TypeAlias = Literal[
     "open",
     "prepare",
     "declare",
+    "bind",
+    "unbind",
     "send",
     "subscribe",
     "topology",
@@ -203,6 +206,14 @@ class FaultyDriver(Driver):
     async def declare(self, queue: Queue) -> None:
         await self.begin("declare")
         await self.inner.declare(queue)
+
+    async def bind(self, queue: str, bindings: Sequence[Binding]) -> None:
+        await self.begin("bind")
+        await self.inner.bind(queue, bindings)
+
+    async def unbind(self, queue: str, bindings: Sequence[Binding]) -> None:
+        await self.begin("unbind")
+        await self.inner.unbind(queue, bindings)
 
     async def send(
         self, messages: Sequence[Outgoing], *, atomic: bool = False

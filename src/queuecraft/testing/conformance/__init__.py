@@ -10,6 +10,7 @@ pytest.register_assert_rewrite(
     *(
         f"{__name__}.{part}"
         for part in (
+            "binding",
             "broker",
             "envelope",
             "lifecycle",
@@ -23,6 +24,7 @@ pytest.register_assert_rewrite(
     )
 )
 
+from queuecraft.testing.conformance.binding import BindingConformance
 from queuecraft.testing.conformance.envelope import EnvelopeConformance
 from queuecraft.testing.conformance.lifecycle import LifecycleConformance
 from queuecraft.testing.conformance.moving import MovingConformance
@@ -37,6 +39,7 @@ __all__ = ["DriverConformance"]
 
 class DriverConformance(
     RoutingConformance,
+    BindingConformance,
     EnvelopeConformance,
     ReceivingConformance,
     SettlingConformance,
