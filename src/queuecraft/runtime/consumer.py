@@ -339,12 +339,15 @@ class Consumer:
 
     async def flush_now(self, settler: Settler) -> None:
         """Tell the broker everything that was decided so far."""
+        settler.flushing = True
         try:
             await settler.flush()
             while settler.waiting and not settler.void:
                 await settler.flush()
         except Exception as error:
             self._start_afresh(settler, error)
+        finally:
+            settler.flushing = False
         if self.intake.idle:
             self.intake.wake()
 

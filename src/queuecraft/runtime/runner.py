@@ -181,6 +181,7 @@ class Runner:
         if self._inline:
             await self._consumer.flush_now(settler)
         elif not settler.flushing:
+            settler.flushing = True  # before another runner asks for the same
             _ = self._consumer.errands.start(self._consumer.flush_now(settler))
 
     def _on_linger(self) -> None:

@@ -83,6 +83,7 @@ class Settler:
         self.durations: list[float] = []
         self.held = 0
         self.void = False
+        self.flushing = False  # or about to
         self._queue = queue
         self._owner = owner
         self._counters = counters
@@ -90,17 +91,11 @@ class Settler:
         self._clock = clock
         self._unrun: list[Delivery] = []  # acked without a success of their own
         self._moves: list[tuple[Delivery, _Ending, int]] = []
-        self._flushing = 0
 
     @property
     def waiting(self) -> bool:
         """Whether there is anything to flush."""
         return bool(self.acks or self._moves or self._unrun)
-
-    @property
-    def flushing(self) -> bool:
-        """Whether a flush is under way."""
-        return self._flushing > 0
 
     def settle(self, delivery: Delivery, outcome: Outcome, attempt: int) -> None:
         """Remember what is to become of a delivery."""
@@ -121,16 +116,12 @@ class Settler:
 
     async def flush(self) -> None:
         """Carry out everything decided so far."""
-        self._flushing += 1
-        try:
-            if self.acks or self._unrun:
-                await self._flush_acks()
-            if self._moves:
-                moves, self._moves = self._moves, []
-                if not self.void:
-                    await self._flush_moves(moves)
-        finally:
-            self._flushing -= 1
+        if self.acks or self._unrun:
+            await self._flush_acks()
+        if self._moves:
+            moves, self._moves = self._moves, []
+            if not self.void:
+                await self._flush_moves(moves)
 
     async def close(self) -> None:
         """Stop receiving; what is still held goes back by itself."""
