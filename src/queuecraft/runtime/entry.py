@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from queuecraft.drivers.base import Outgoing
 from queuecraft.model.errors import PublishError, QueueError
@@ -46,9 +46,11 @@ class Entry:
         self.error: QueueError | None = None
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def open(self) -> list[tuple[int, Outgoing]]:
-        """What is not yet answered for, and its position."""
-        return [(at, each) for at, each in enumerate(self.results) if isinstance(each, Outgoing)]
+    def seats(self) -> list[Seat]:
+        """What is not yet answered for, with its position among the messages of the call."""
+        return [
+            (self, at, each) for at, each in enumerate(self.results) if isinstance(each, Outgoing)
+        ]
 
     def answer(self, at: int, result: str | QueueError) -> None:
         """Say what became of one message."""
@@ -61,7 +63,7 @@ class Entry:
 
     def end(self, error: QueueError | Callable[[Outgoing], QueueError]) -> None:
         """Answer for everything that is still open: it is refused, or as the function says."""
-        for at, message in self.open():
+        for _, at, message in self.seats():
             if isinstance(error, QueueError):
                 self.refuse(at, message, error)
             else:
@@ -70,7 +72,7 @@ class Entry:
     @property
     def answers(self) -> list[str | QueueError]:
         """An id or an error for each message, once all are answered for."""
-        return [each for each in self.results if not isinstance(each, Outgoing)]
+        return cast("list[str | QueueError]", self.results)
 
 
 Seat: TypeAlias = tuple[Entry, int, Outgoing]

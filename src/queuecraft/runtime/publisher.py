@@ -77,7 +77,10 @@ class Publisher:
                         await self._give_way()
                     return message.id
         entry = Entry(recipe, (message,), drop=drop)
-        (answer,) = await self._settle(driver, entry, result)
+        if result is None:
+            (answer,) = await self._sender.submit(entry)
+        else:
+            (answer,) = await self._settle(driver, entry, result)
         if isinstance(answer, str):
             return answer
         raise answer
@@ -152,8 +155,7 @@ class Publisher:
     ) -> Sequence[str | QueueError]:
         """The answers for messages that were not all accepted, if they were sent at all."""
         if driver is not None and result is not None:
-            flight = [(entry, at, message) for at, message in entry.open()]
-            self._sender.land(driver, self._connection.generation, flight, result)
+            self._sender.land(driver, self._connection.generation, entry.seats(), result)
             if entry.future.done():
                 self._budget -= 1
                 if self._budget <= 0:

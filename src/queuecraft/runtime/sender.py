@@ -80,6 +80,11 @@ class Sender:
         result: Sequence[Receipt] | Exception,
     ) -> None:
         """Answer the callers of a flight, with the receipts or with what `send` raised."""
+        if not isinstance(result, Exception) and (
+            result.count(ACCEPTED) == len(result) == len(flight)
+        ):
+            self._all_accepted(flight)
+            return
         entries = tuple(dict.fromkeys(entry for entry, _, _ in flight))
         lost: QueueError | None = None
         if not isinstance(result, Exception) and len(result) != len(flight):
@@ -194,7 +199,7 @@ class Sender:
             if flight and (apart or flight[-1][0].alone):
                 break
             entry.flying = True
-            flight += [(entry, at, message) for at, message in entry.open()]
+            flight += entry.seats()
         return flight
 
     async def _fly(self, driver: Driver, flight: list[Seat]) -> None:
@@ -219,6 +224,16 @@ class Sender:
             self._pause = PAUSE
 
     # -- answering -----------------------------------------------------------------------------
+
+    def _all_accepted(self, flight: Sequence[Seat]) -> None:
+        """As nearly every flight ends; the same as `_answer`, at half the price."""
+        self._accepted([message for _, _, message in flight])
+        for entry, at, message in flight:
+            entry.flying = False
+            if not entry.future.done():
+                entry.answer(at, message.id)
+                if not entry.left:
+                    self._finish(entry)
 
     def _answer(self, flight: Sequence[Seat], receipts: Sequence[Receipt]) -> QueueError | None:
         """Note what became of each message; the error of a connection that broke meanwhile."""
