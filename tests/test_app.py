@@ -28,6 +28,7 @@ from queuecraft import (
 from queuecraft.drivers.base import Driver
 from queuecraft.drivers.local.memory import MemoryDriver
 from queuecraft.drivers.registry import Drivers
+from queuecraft.drivers.target import Target
 from queuecraft.facts import Fact, MessageFailed, MessagesPublished, Shutdown, WorkerStopped
 from queuecraft.testing import FaultyDriver, Ledger
 from tests.runtime.support import (
@@ -101,7 +102,7 @@ def test_an_unknown_broker_is_named_without_its_password() -> None:
 
 def test_a_password_is_in_no_text() -> None:
     drivers = Drivers()
-    drivers.add("own", lambda url, clock: [MemoryDriver(clock)])
+    drivers.add("own", lambda target: [MemoryDriver(target.clock)])
     qc = QueueCraft("own://ada:secret@roof", drivers=drivers)
     assert "secret" not in repr(qc)
     assert "secret" not in repr(qc.settings)
@@ -110,9 +111,9 @@ def test_a_password_is_in_no_text() -> None:
 def test_drivers_of_ones_own_are_known_by_their_scheme() -> None:
     made: list[str] = []
 
-    def make(url: str, clock: Any) -> list[Driver]:
-        made.append(url)
-        return [MemoryDriver(clock)]
+    def make(target: Target) -> list[Driver]:
+        made.append(target.url)
+        return [MemoryDriver(target.clock)]
 
     drivers = Drivers()
     drivers.add("own", make)

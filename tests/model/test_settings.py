@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
+from queuecraft.model import address
 from queuecraft.model.errors import ConfigError
 from queuecraft.model.policy import DeadLetter, NoRetry, Policy, Retry
 from queuecraft.model.queue import Exchange
-from queuecraft.model.settings import Settings, SettingsOptions
+from queuecraft.model.settings import NAMES, Settings, SettingsOptions
 
 
 def test_the_defaults_are_those_that_are_documented() -> None:
@@ -30,8 +31,9 @@ def test_the_defaults_are_those_that_are_documented() -> None:
 
 
 def test_keywords_and_fields_are_the_same() -> None:
-    names = {each.name for each in fields(Settings)}
-    assert names - {"url"} == set(SettingsOptions.__annotations__) - {"url"}
+    names = {each.name for each in fields(Settings)} | set(address.FIELDS)
+    assert names - {"url"} == set(SettingsOptions.__annotations__)
+    assert names == set(NAMES)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,7 @@ def test_a_refusal_says_what_was_expected_and_what_the_default_is() -> None:
 def test_an_unknown_setting_is_named_with_the_nearest_known_one() -> None:
     with pytest.raises(ConfigError, match="unknown setting 'prefetsch'; did you mean 'prefetch'"):
         Settings.of({"prefetsch": 1})
-    with pytest.raises(ConfigError, match=r"unknown setting 'zzz'; known: url, exchange"):
+    with pytest.raises(ConfigError, match=r"unknown setting 'zzz'; known: url, type, host"):
         Settings.of({"zzz": 1})
 
 
@@ -98,3 +100,44 @@ def test_numbers_at_the_edge_are_fine() -> None:
         publish_timeout=1, timeout=0.001, concurrency=1, compression_threshold=0, retry=NoRetry()
     )
     assert settings.policy.retry == NoRetry()
+
+
+# -- the address -----------------------------------------------------------------------------------
+
+
+def test_the_fields_of_an_address_become_its_url() -> None:
+    settings = Settings(
+        type="rabbitmq", host="rabbit", port=5673, username="ada", password="s3c/ret", vhost="shop"
+    )
+    assert settings.url == "amqp://ada:s3c%2Fret@rabbit:5673/shop"
+    assert "s3c" not in repr(settings)
+    assert settings == Settings(url=settings.url)
+
+
+def test_settings_with_an_address_can_be_changed_elsewhere() -> None:
+    settings = Settings(type="redis", host="one", redis_mode="list")
+    assert replace(settings, concurrency=8).url == settings.url
+    assert replace(settings, url="redis://two").url == "redis://two"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"url": "local://", "type": "rabbitmq"}, "type is 'rabbitmq', but url begins with 'local"),
+        ({"password": "s3cret", "credentials": "file"}, "password and credentials are both given"),
+        ({"url": "redis://h?mode=heap"}, "url says mode='heap': expected one of 'list'"),
+        (
+            {"url": "redis://h?mode=list", "redis_mode": "stream"},
+            "redis_mode is 'stream', but url says mode=list; keep one",
+        ),
+    ],
+    ids=str,
+)
+def test_settings_that_do_not_fit_together_are_named(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        Settings.of({"type": "redis", "host": "h"} | values if "password" in values else values)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_mode_in_the_url_that_agrees_is_fine() -> None:
+    assert Settings(url="redis://h?mode=list", redis_mode="list").redis_mode == "list"

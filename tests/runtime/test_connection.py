@@ -297,6 +297,42 @@ async def test_whatever_a_driver_raises_from_close_is_overlooked(bug: BaseExcept
     assert shop.state == "closed"
 
 
+class Misplaced(MemoryDriver):
+    """One that cannot work where it is, however often it is tried."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened = 0
+
+    async def open(self) -> None:
+        self.opened += 1
+        raise ConfigError("the file belongs to another program")
+
+
+async def test_a_mistake_in_the_configuration_is_told_as_such() -> None:
+    with pytest.raises(ConfigError, match="belongs to another program"):
+        async with QueueCraft(drivers=[Misplaced()]):
+            pass
+
+
+async def test_a_mistake_in_the_configuration_is_not_tried_again() -> None:
+    driver = Misplaced()
+    qc = QueueCraft(drivers=[driver])
+    with pytest.raises(PublishError, match="belongs to another program") as caught:
+        await qc.publish("order.placed", {})
+    assert caught.value.outcome == "rejected"
+    assert driver.opened == 1
+    await qc.shutdown()
+
+
+async def test_a_worker_without_a_place_to_work_does_not_wait_for_one() -> None:
+    qc = QueueCraft(drivers=[Misplaced()])
+    worker = qc.worker("billing").on("order.placed", print)
+    with pytest.raises(ConnectionLost, match="belongs to another program"):
+        await worker.start()
+    await qc.shutdown()
+
+
 def test_no_drivers_at_all_are_refused() -> None:
     with pytest.raises(ConfigError, match="no driver"):
         QueueCraft(drivers=[])
@@ -907,7 +943,7 @@ async def test_a_password_in_the_url_shows_nowhere(caplog: pytest.LogCaptureFixt
     driver = FaultyDriver(inline=False)
     driver.refuse(opens=2)
     drivers = Drivers()
-    drivers.add("faulty", lambda url, clock: [driver])
+    drivers.add("faulty", lambda target: [driver])
     with caplog.at_level(logging.DEBUG):
         qc = QueueCraft("faulty://user:s3cret@host", drivers=drivers)
         with pytest.raises(ConnectionLost) as caught:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
 from typing import TypeAlias
 
-from queuecraft.clock import Clock
 from queuecraft.drivers.base import Driver
+from queuecraft.drivers.target import Target
 from queuecraft.model.errors import ConfigError
+from queuecraft.model.masking import SCHEME
 
-Factory: TypeAlias = Callable[[str, Clock], Sequence[Driver]]
-"""Makes one driver for each host of a URL, in the order they should be tried."""
+Factory: TypeAlias = Callable[[Target], Sequence[Driver]]
+"""Makes one driver for each host of a target's URL, in the order they should be tried."""
 
 BUILT_IN: Mapping[str, str] = MappingProxyType({"local": "queuecraft.drivers.local:drivers"})
-
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 
 
 class Drivers:
@@ -25,7 +23,7 @@ class Drivers:
 
     >>> sorted(Drivers().schemes)
     ['local']
-    >>> Drivers().create("carrier-pigeon://roof")
+    >>> Drivers().create(Target("carrier-pigeon://roof"))
     Traceback (most recent call last):
     queuecraft.model.errors.ConfigError: 'carrier-pigeon://' is no known broker; use one of local://
     """
@@ -40,21 +38,21 @@ class Drivers:
 
     def add(self, scheme: str, factory: Factory) -> None:
         """Serve URLs of this scheme with the drivers the factory makes."""
-        if not _SCHEME.fullmatch(scheme):
+        if not SCHEME.fullmatch(scheme):
             raise ConfigError(f"scheme {scheme!r}: expected what comes before '://', as 'redis'")
         self._factories[scheme.lower()] = factory
 
-    def create(self, url: str, clock: Clock | None = None) -> Sequence[Driver]:
-        """The drivers for a URL, not yet opened: one for each host."""
-        scheme, found, _ = url.partition("://")
+    def create(self, target: Target) -> Sequence[Driver]:
+        """The drivers for a target's URL, not yet opened: one for each host."""
+        scheme, found, _ = target.url.partition("://")
         factory = self._factories.get(scheme.lower()) if found else None
         if factory is None:
             known = ", ".join(f"{name}://" for name in sorted(self._factories))
             # Shown only if it is a scheme: anything else may hold a password.
-            what = f"'{scheme}://'" if found and _SCHEME.fullmatch(scheme) else "the url"
+            what = f"'{scheme}://'" if found and SCHEME.fullmatch(scheme) else "the url"
             raise ConfigError(f"{what} is no known broker; use one of {known}")
         if isinstance(factory, str):
             module, name = factory.split(":")
             loaded: Factory = getattr(import_module(module), name)
             factory = self._factories[scheme.lower()] = loaded
-        return factory(url, clock or Clock())
+        return factory(target)

@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import MISSING, InitVar, dataclass, field, fields
 from difflib import get_close_matches
-from math import inf
+from os import PathLike
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypedDict
+from urllib.parse import parse_qs
 
-from queuecraft.model.errors import ConfigError
-from queuecraft.model.naming import check_name
-from queuecraft.model.policy import (
-    DeadLetter,
-    NoDeadLetter,
-    NoRetry,
-    Policy,
-    Retry,
-    is_number,
-    is_whole,
+from queuecraft.model import address
+from queuecraft.model.checks import (
+    FLAG,
+    FROM_ONE,
+    FROM_ZERO,
+    NAME,
+    SECONDS,
+    Check,
+    instance,
+    not_yet,
+    one_of,
+    or_none,
+    refusal,
+    shown,
+    truth,
+    whole,
 )
+from queuecraft.model.credentials import Source
+from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Policy, Retry
 from queuecraft.model.queue import EXCHANGE_TYPES, Exchange, ExchangeType
 
-_Check: TypeAlias = tuple[Callable[[Any], bool], str]
-"""Whether a value will do, and what is expected of it."""
+RedisMode: TypeAlias = Literal["list", "pubsub", "stream"]
+RedisDelivery: TypeAlias = Literal["at-least-once", "at-most-once"]
 
 
 class SettingsOptions(TypedDict, total=False):
     """The settings, as keywords of `QueueCraft`."""
 
+    type: str | None
+    host: str | None
+    port: int | None
+    username: str | None
+    password: str | None
+    vhost: str | None
+    credentials: Source | None
     exchange: str
     exchange_type: ExchangeType
     retry: Retry | NoRetry
@@ -37,6 +54,7 @@ class SettingsOptions(TypedDict, total=False):
     max_redeliveries: int
     concurrency: int
     prefetch: int | None
+    batch_size: int
     compression: bool | str | None
     compression_threshold: int
     serializer: str
@@ -50,21 +68,35 @@ class SettingsOptions(TypedDict, total=False):
     auto_reconnect: bool
     reconnect_delay: float
     reconnect_attempts: int | None
+    redis_mode: RedisMode | None
+    redis_delivery: RedisDelivery
     max_message_bytes: int
+    journal: str | PathLike[str] | None
+    journal_payload: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that can be set, with its default.
+    """Everything that can be set, with its default. The address is a URL, or the fields it is
+    made of.
 
     >>> Settings(concurrency=8).prefetch is None  # as many as run at once
     True
+    >>> Settings(type="rabbitmq", host="rabbit", username="ada", password="a/b", vhost="/").url
+    'amqp://ada:a%2Fb@rabbit/%2F'
     >>> Settings(publish_timeout=0)
     Traceback (most recent call last):
-    queuecraft.model.errors.ConfigError: publish_timeout=0: expected seconds above 0 (default 30.0)
+    queuecraft.model.errors.ConfigError: publish_timeout=0: expected seconds above 0, ...
     """
 
-    url: str = field(default="local://", repr=False)
+    url: str = field(default=address.DEFAULT, repr=False)
+    type: InitVar[str | None] = None
+    host: InitVar[str | None] = None
+    port: InitVar[int | None] = None
+    username: InitVar[str | None] = None
+    password: InitVar[str | None] = None
+    vhost: InitVar[str | None] = None
+    credentials: Source | None = field(default=None, repr=False)
     exchange: str = "events"
     exchange_type: ExchangeType = "topic"
     retry: Retry | NoRetry = field(default_factory=Retry)
@@ -74,6 +106,7 @@ class Settings:
     max_redeliveries: int = 20
     concurrency: int = 1
     prefetch: int | None = None
+    batch_size: int = 1
     compression: bool | str | None = None
     compression_threshold: int = 1024
     serializer: str = "json"
@@ -87,16 +120,29 @@ class Settings:
     auto_reconnect: bool = True
     reconnect_delay: float = 1.0
     reconnect_attempts: int | None = None
+    redis_mode: RedisMode | None = None
+    redis_delivery: RedisDelivery = "at-least-once"
     max_message_bytes: int = 16 * 1024 * 1024
+    journal: str | PathLike[str] | None = None
+    journal_payload: str = "headers"
 
-    def __post_init__(self) -> None:
-        url: object = self.url
-        if not isinstance(url, str) or "://" not in url:
-            # What was given is not shown: it may hold a password.
-            raise ConfigError("the url has no scheme; expected a URL such as 'local://'")
-        for name, (will_do, expected) in _CHECKS.items():
-            if not will_do(getattr(self, name)):
-                raise self._wrong(name, expected)
+    def __post_init__(
+        self,
+        type: str | None,
+        host: str | None,
+        port: int | None,
+        username: str | None,
+        password: str | None,
+        vhost: str | None,
+    ) -> None:
+        parts = (type, host, port, username, password, vhost)
+        given: dict[str, Any] = dict(zip(address.FIELDS, parts, strict=True))
+        given |= {each.name: getattr(self, each.name) for each in fields(self)}
+        if self.url == address.DEFAULT and any(part is not None for part in parts):
+            del given["url"]  # not said, but left at its default
+        if problems := wrong(given):
+            raise refusal(problems)
+        object.__setattr__(self, "url", address.compose(given)[0])
 
     @property
     def policy(self) -> Policy:
@@ -122,76 +168,125 @@ class Settings:
         Traceback (most recent call last):
         queuecraft.model.errors.ConfigError: unknown setting 'concurency'; did you mean ...
         """
-        known = [each.name for each in fields(cls)]
-        for name in values:
-            if name not in known:
-                close = get_close_matches(name, known, 1)
-                hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
-                raise ConfigError(f"unknown setting {name!r}; {hint}")
-        return cls(**values)
-
-    def _wrong(self, name: str, expected: str) -> ConfigError:
-        setting = next(each for each in fields(self) if each.name == name)
-        make = setting.default_factory
-        default = setting.default if make is MISSING else make()
-        value = getattr(self, name)
-        return ConfigError(f"{name}={value!r}: expected {expected} (default {default!r})")
+        known = {name: value for name, value in values.items() if name in NAMES}
+        problems = [unknown(name) for name in values if name not in NAMES] + wrong(known)
+        if problems:
+            raise refusal(problems)
+        return cls(**known)
 
 
 # -- what each setting may be ----------------------------------------------------------------------
 
 
-def _whole(least: int, expected: str) -> _Check:
-    return lambda value: is_whole(value) and value >= least, expected
+def _is_url(value: object) -> bool:
+    return address.fault(value) is None
 
 
-def _one_of(*allowed: object) -> _Check:
-    return lambda value: value in allowed, "one of " + ", ".join(map(repr, allowed))
+def _is_compression(value: object) -> bool:
+    return isinstance(value, (bool, str))
 
 
-def _is(*kinds: type, expected: str) -> _Check:
-    return lambda value: isinstance(value, kinds), expected
+def _is_source(value: object) -> bool:
+    if isinstance(value, str):
+        return bool(value.strip()) and "\0" not in value
+    return callable(value) or isinstance(value, PathLike)
 
 
-def _or_none(check: _Check) -> _Check:
-    will_do, expected = check
-    return lambda value: value is None or will_do(value), f"{expected}, or None"
+CHECKS: Mapping[str, Check] = MappingProxyType(
+    {
+        "url": Check(_is_url, "a URL", secret=True, fault=address.fault),
+        **address.FIELDS,
+        "credentials": or_none(
+            Check(_is_source, "a callable, or a file's path", "'/run/secrets/mq'", secret=True)
+        ),
+        "exchange": NAME,
+        "exchange_type": one_of(*EXCHANGE_TYPES),
+        "retry": instance(Retry, NoRetry, expected="Retry(…) or NoRetry()"),
+        "dead_letter": instance(
+            DeadLetter, NoDeadLetter, expected="DeadLetter(…) or NoDeadLetter()"
+        ),
+        "ttl": or_none(SECONDS),
+        "ack_timeout": or_none(SECONDS),
+        "max_redeliveries": FROM_ZERO,
+        "concurrency": FROM_ONE,
+        "prefetch": or_none(FROM_ONE),
+        "batch_size": not_yet(1, "handling in batches"),
+        "compression": or_none(Check(_is_compression, "true for gzip, a name", "'zstd'", truth)),
+        "compression_threshold": whole(0, "bytes from 0 on", "1024"),
+        "serializer": Check(lambda value: isinstance(value, str), "its name", "'msgpack'"),
+        "publish_timeout": SECONDS,
+        "on_outage": one_of("wait", "fail"),
+        "max_pending": FROM_ONE,
+        "unroutable": one_of("error", "drop"),
+        "shutdown_timeout": SECONDS,
+        "timeout": SECONDS,
+        "heartbeat": SECONDS,
+        "auto_reconnect": FLAG,
+        "reconnect_delay": SECONDS,
+        "reconnect_attempts": or_none(FROM_ONE),
+        "redis_mode": or_none(one_of("list", "pubsub", "stream")),
+        "redis_delivery": one_of("at-least-once", "at-most-once"),
+        "max_message_bytes": FROM_ONE,
+        "journal": not_yet(None, "the journal"),
+        "journal_payload": not_yet("headers", "the journal"),
+    }
+)
+
+NAMES: tuple[str, ...] = tuple(CHECKS)
+
+ADDRESS = frozenset({"url", *address.FIELDS, "credentials", "redis_mode"})
+"""Settings that have to fit one another."""
 
 
-def _is_name(value: Any) -> bool:
-    try:
-        check_name("exchange", value)
-    except ConfigError:
-        return False
-    return True
+def default(name: str) -> str:
+    """The default of a setting, for a person to read.
+
+    >>> default("publish_timeout")
+    '30.0'
+    """
+    for each in fields(Settings):
+        if each.name == name:
+            make = each.default_factory
+            return repr(each.default if make is MISSING else make())
+    return "None"
 
 
-# A timer cannot be set to infinity, and no clock lives that long.
-_SECONDS: _Check = (lambda value: is_number(value) and 0 < value < inf, "seconds above 0")
-_FROM_ONE = _whole(1, "a whole number from 1 on")
+def unknown(name: str) -> str:
+    """What to say of a setting there is none of."""
+    close = get_close_matches(name, NAMES, 1)
+    hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(NAMES)}"
+    return f"unknown setting {shown(name)}; {hint}"
 
-_CHECKS: Mapping[str, _Check] = {
-    "exchange": (_is_name, "a name of 1 to 255 bytes"),
-    "exchange_type": _one_of(*EXCHANGE_TYPES),
-    "retry": _is(Retry, NoRetry, expected="Retry(…) or NoRetry()"),
-    "dead_letter": _is(DeadLetter, NoDeadLetter, expected="DeadLetter(…) or NoDeadLetter()"),
-    "ttl": _or_none(_SECONDS),
-    "ack_timeout": _or_none(_SECONDS),
-    "max_redeliveries": _whole(0, "a whole number from 0 on"),
-    "concurrency": _FROM_ONE,
-    "prefetch": _or_none(_FROM_ONE),
-    "compression": _is(bool, str, type(None), expected="its name, True for gzip, or None"),
-    "compression_threshold": _whole(0, "bytes from 0 on"),
-    "serializer": _is(str, expected="its name"),
-    "publish_timeout": _SECONDS,
-    "on_outage": _one_of("wait", "fail"),
-    "max_pending": _FROM_ONE,
-    "unroutable": _one_of("error", "drop"),
-    "shutdown_timeout": _SECONDS,
-    "timeout": _SECONDS,
-    "heartbeat": _SECONDS,
-    "auto_reconnect": _is(bool, expected="True or False"),
-    "reconnect_delay": _SECONDS,
-    "reconnect_attempts": _or_none(_FROM_ONE),
-    "max_message_bytes": _FROM_ONE,
-}
+
+def wrong(given: Mapping[str, Any]) -> list[str]:
+    """What cannot work about settings, a line each.
+
+    >>> wrong({"concurrency": 0})
+    ['concurrency=0: expected a whole number from 1 on, such as 8 (default 1)']
+    """
+    bad = [name for name in CHECKS if name in given and not CHECKS[name].will_do(given[name])]
+    problems = [CHECKS[name].complaint(given[name], default(name), name) for name in bad]
+    return problems if ADDRESS.intersection(bad) else problems + misfits(given)[1]
+
+
+def misfits(given: Mapping[str, Any], label: address.Label = str) -> tuple[str, list[str]]:
+    """The URL of settings that are right one by one, and which of them do not fit together.
+
+    >>> misfits({"url": "redis://one?mode=list", "redis_mode": "stream"})[1]
+    ["redis_mode is 'stream', but url says mode=list; keep one"]
+    """
+    rotating = given.get("credentials") is not None
+    url, problems = address.compose(given, label, rotating=rotating)
+    if rotating and given.get("password") is not None:
+        problems.append(f"{label('password')} and {label('credentials')} are both given; keep one")
+    if url.partition("://")[0].lower() in address.TYPES["redis"].schemes:
+        check = CHECKS["redis_mode"]
+        said = parse_qs(url.partition("?")[2]).get("mode", [])
+        for mode in said:
+            if not check.will_do(mode):
+                what = f"{label('url')} says mode={shown(mode)}"
+                problems.append(f"{what}: {check.wants(default('redis_mode'))}")
+            elif given.get("redis_mode") not in (mode, None):
+                what = f"{label('redis_mode')} is {given['redis_mode']!r}"
+                problems.append(f"{what}, but {label('url')} says mode={mode}; keep one")
+    return url, problems

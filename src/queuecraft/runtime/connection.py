@@ -69,11 +69,17 @@ class Connection:
         return trying or self.state == "reconnecting"
 
     async def connect(self) -> None:
-        """Connect now, trying each host once; raises `ConnectionLost` if none answers."""
+        """Connect now, trying each host once; raises `ConnectionLost` if none answers, and
+        `ConfigError` if trying again would not help."""
         self._failed = None  # asked for by hand, it is tried again
         if self.current is None and self._task is None and self.state == "disconnected":
             self._start(once=True)
-        await self.ready(patient=False)
+        try:
+            await self.ready(patient=False)
+        except ConnectionLost as error:
+            if isinstance(error.__cause__, ConfigError):
+                raise error.__cause__ from None
+            raise
 
     async def ready(self, *, patient: bool = True) -> Driver:
         """An open driver; waits for one as long as reconnecting goes on, or, if not patient,
@@ -214,7 +220,8 @@ class Connection:
                 self._rounds += 1
                 self._refusal = error
                 self._changed.set()
-            if limit is not None and attempt >= limit:
+            hopeless = len(self._drivers) == 1 and isinstance(error.__cause__, ConfigError)
+            if hopeless or (limit is not None and attempt >= limit):
                 return error, attempt
             await self._pause(rounds if place == 0 else 0, attempt, error)
         return None, attempt

@@ -1,0 +1,41 @@
+"""What `QueueCraft` takes when its settings come from elsewhere."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any, TypedDict
+
+from queuecraft.clock import Clock
+from queuecraft.codec import Compressors, Serializers
+from queuecraft.drivers.base import Driver
+from queuecraft.drivers.registry import Drivers
+from queuecraft.model.settings import SettingsOptions
+from queuecraft.runtime.handler import Middleware
+
+
+class Parts(TypedDict, total=False):
+    """What a QueueCraft is made of, beside its settings."""
+
+    drivers: Drivers | Sequence[Driver] | None
+    serializers: Serializers | None
+    compressors: Compressors | None
+    middleware: Iterable[Middleware]
+    logger: logging.Logger | None
+    clock: Clock | None
+
+
+class Options(Parts, SettingsOptions, total=False):
+    """Both, as keywords."""
+
+    url: str | None
+
+
+def parted(options: Options) -> tuple[Parts, dict[str, Any]]:
+    """The parts, and the settings.
+
+    >>> parted({"clock": None, "ttl": 60})
+    ({'clock': None}, {'ttl': 60})
+    """
+    parts: Any = {name: value for name, value in options.items() if name in Parts.__annotations__}
+    return parts, {name: value for name, value in options.items() if name not in parts}
