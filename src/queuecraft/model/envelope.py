@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from queuecraft.model.types import Headers
+if TYPE_CHECKING:
+    from queuecraft.model.types import Headers
+else:
+    Headers = Mapping[str, Any]  # msgspec decodes no field that may be text or bytes
 
 NO_HEADERS: Final[Headers] = MappingProxyType({})
 
 
-class Outgoing(msgspec.Struct, frozen=True, gc=False, eq=False):
+class Outgoing(msgspec.Struct, frozen=True, gc=False, eq=False, array_like=True):
     """What is given to a broker: to an exchange by routing key, or straight to a `queue`.
 
     Times are seconds since the epoch. With `queue` set, `routing_key` still travels and comes
-    back in the delivery, so that a retried event finds its handler.
+    back in the delivery, so that a retried event finds its handler. New fields go to the end:
+    messages are stored as arrays of them.
 
     >>> Outgoing(b"{}", "m-1", "events", "order.placed").routing_key
     'order.placed'

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
 from queuecraft.drivers.base import Binding, Exchange, Outgoing
-from queuecraft.drivers.local.inbox import Inbox
 from queuecraft.model.errors import TopologyMismatch
 from queuecraft.model.routing import matches
+
+Inbox = TypeVar("Inbox", bound=Hashable)
+"""What stands for a queue."""
 
 REMEMBERED = 4096  # routes kept; routing keys may be made of user data, so there is a bound
 
 
-class Exchanges:
+class Exchanges(Generic[Inbox]):
     """Who gets what."""
 
     def __init__(self) -> None:
@@ -40,7 +45,20 @@ class Exchanges:
             bound.append((binding, inbox))
             self._routes.clear()
 
-    def unbind(self, inbox: Inbox) -> None:
+    def unbind(self, binding: Binding, inbox: Inbox) -> None:
+        """Give the inbox no more what the binding matches, whatever type of exchange it names."""
+        bound = self.bindings.get(binding.exchange.name, [])
+        for each in bound:
+            known, taker = each
+            if taker is inbox and (known.pattern, known.headers) == (
+                binding.pattern,
+                binding.headers,
+            ):
+                bound.remove(each)
+                self._routes.clear()
+                return
+
+    def forget(self, inbox: Inbox) -> None:
         """Remove every binding of an inbox."""
         for name, bound in self.bindings.items():
             self.bindings[name] = [each for each in bound if each[1] is not inbox]

@@ -28,13 +28,8 @@ from queuecraft.drivers.base import (
 )
 from queuecraft.drivers.local.exchanges import Exchanges
 from queuecraft.drivers.local.inbox import Inbox
+from queuecraft.drivers.local.refusals import check_same, homeless, let_down, no_queue, taken
 from queuecraft.drivers.local.subscription import MemorySubscription
-from queuecraft.model.errors import (
-    PublishError,
-    QueueError,
-    TopologyMismatch,
-    Unroutable,
-)
 
 DUE_AT_ONCE = 1000  # delayed messages made ready before the loop gets its turn again
 
@@ -54,7 +49,7 @@ class MemoryDriver(Driver):
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or Clock()
         self._now = self._clock.now
-        self._exchanges = Exchanges()
+        self._exchanges = Exchanges[Inbox]()
         self._inboxes: dict[str, Inbox] = {}
         self._subscriptions: dict[MemorySubscription, None] = {}
         self._open = False
@@ -84,7 +79,7 @@ class MemoryDriver(Driver):
         self._check_open()
         inbox = self._inboxes.get(queue.name)
         if inbox is not None:
-            self._check_same(inbox.queue, queue)
+            check_same(inbox.queue, queue)
         for binding in queue.bindings:  # what may be refused comes before the queue is made
             self._exchanges.declare(binding.exchange)
         if (dead := queue.dead_letters) is not None:
@@ -98,17 +93,27 @@ class MemoryDriver(Driver):
         for binding in queue.bindings:
             self._exchanges.bind(binding, inbox)
 
+    async def bind(self, queue: str, bindings: Sequence[Binding]) -> None:
+        self._check_open()
+        inbox = self._inbox(queue, "bind")
+        for binding in bindings:  # all or none: what may be refused comes first
+            self._exchanges.declare(binding.exchange)
+        for binding in bindings:
+            self._exchanges.bind(binding, inbox)
+
+    async def unbind(self, queue: str, bindings: Sequence[Binding]) -> None:
+        self._check_open()
+        inbox = self._inbox(queue, "unbind")
+        for binding in bindings:
+            self._exchanges.unbind(binding, inbox)
+
     async def send(
         self, messages: Sequence[Outgoing], *, atomic: bool = False
     ) -> Sequence[Receipt]:
         self._check_open()
         if atomic and not all(self._targets(message) for message in messages):
             return [
-                Rejected(
-                    PublishError("another message of the atomic batch was rejected", broker="local")
-                    if self._targets(message)
-                    else self._homeless(message)
-                )
+                Rejected(let_down() if self._targets(message) else homeless(message))
                 for message in messages
             ]
         receipts: list[Receipt] = []
@@ -127,7 +132,7 @@ class MemoryDriver(Driver):
                 exchange, routing_key = message.exchange, message.routing_key
                 repeatable = message.queue is None and self._exchanges.by_key(exchange)
             if not targets:
-                receipts.append(Rejected(self._homeless(message)))
+                receipts.append(Rejected(homeless(message)))
                 continue
             if message.due_at is None:
                 for inbox in targets:
@@ -142,8 +147,7 @@ class MemoryDriver(Driver):
         self._check_open()
         inbox = self._inbox(queue.name, "subscribe")
         if inbox.queue.exclusive and any(each.inbox is inbox for each in self._subscriptions):
-            msg = "the queue is exclusive and has a consumer; stop that one first"
-            raise QueueError(msg, broker="local", operation="subscribe", queue=queue.name)
+            raise taken(queue.name)
         subscription = MemorySubscription(self, inbox, prefetch, self._clock)
         self._subscriptions[subscription] = None
         return subscription
@@ -184,7 +188,7 @@ class MemoryDriver(Driver):
         inbox = self._inbox(queue, "delete")
         inbox.deleted = True
         inbox.clear()
-        self._exchanges.unbind(inbox)
+        self._exchanges.forget(inbox)
         del self._inboxes[queue]
         for subscription in self._subscriptions:
             if subscription.inbox is inbox:
@@ -199,7 +203,7 @@ class MemoryDriver(Driver):
         others = any(each.inbox is inbox for each in self._subscriptions)
         if inbox.queue.auto_delete and not others and not inbox.deleted:
             inbox.deleted = True
-            self._exchanges.unbind(inbox)
+            self._exchanges.forget(inbox)
             self._inboxes.pop(inbox.name, None)
 
     # -- inside --------------------------------------------------------------------------------
@@ -208,28 +212,10 @@ class MemoryDriver(Driver):
         if not self._open:
             raise ConnectionLost("the queue is closed; open it first", broker="local")
 
-    def _check_same(self, existing: Queue, asked: Queue) -> None:
-        for name in ("durable", "exclusive", "auto_delete", "max_priority", "arguments"):
-            have, want = getattr(existing, name), getattr(asked, name)
-            if have != want:
-                raise TopologyMismatch(
-                    f"queue {asked.name!r} exists with {name}={have!r}, {want!r} is asked for; "
-                    "delete the queue or ask for the same",
-                    broker="local",
-                    operation="declare",
-                    queue=asked.name,
-                )
-
     def _inbox(self, name: str, operation: str) -> Inbox:
         inbox = self._inboxes.get(name)
         if inbox is None:
-            known = ", ".join(sorted(self._inboxes)) or "none yet"
-            raise QueueError(
-                f"there is no queue {name!r}; known queues: {known}",
-                broker="local",
-                operation=operation,
-                queue=name,
-            )
+            raise no_queue(name, self._inboxes, operation)
         return inbox
 
     def _targets(self, message: Outgoing) -> tuple[Inbox, ...]:
@@ -237,22 +223,6 @@ class MemoryDriver(Driver):
             return self._exchanges.route(message)
         inbox = self._inboxes.get(message.queue)
         return () if inbox is None else (inbox,)
-
-    def _homeless(self, message: Outgoing) -> QueueError:
-        if message.queue is not None:
-            return PublishError(
-                "there is no such queue; start its worker first, or declare it",
-                broker="local",
-                queue=message.queue,
-                message_id=message.id,
-            )
-        return Unroutable(
-            f"no queue is bound to event {message.routing_key!r} on exchange "
-            f"{message.exchange!r}; start a worker for it first, or publish with "
-            "unroutable='drop'",
-            broker="local",
-            message_id=message.id,
-        )
 
     def _info(self, inbox: Inbox) -> QueueInfo:
         dead = inbox.queue.dead_letters

@@ -19,8 +19,8 @@ from queuecraft.drivers.base import (
     Subscription,
 )
 from queuecraft.drivers.local.inbox import Inbox
+from queuecraft.drivers.local.refusals import stale
 from queuecraft.failpoints import failpoint
-from queuecraft.model.errors import AlreadySettled
 
 if TYPE_CHECKING:
     from queuecraft.drivers.local.memory import MemoryDriver
@@ -69,16 +69,16 @@ class MemorySubscription(Subscription):
 
     async def ack(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
         failpoint("ack.before")
-        stale: list[Delivery] = []
+        gone: list[Delivery] = []
         held = self.held
         for delivery in deliveries:
             try:
                 del held[delivery]
             except KeyError:
-                stale.append(delivery)
+                gone.append(delivery)
         if self._waiting is not None:
             _wake(self._waiting)
-        return stale
+        return gone
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
         ours = [each for each in dict.fromkeys(deliveries) if each in self.held]
@@ -101,7 +101,7 @@ class MemorySubscription(Subscription):
                 ours[move.delivery] = move.to
                 answers.append(None)
             else:
-                answers.append(Rejected(_stale(move.delivery)))
+                answers.append(Rejected(stale(move.delivery)))
         sent = await self._driver.send(tuple(ours.values()))
         for delivery, receipt in zip(ours, sent, strict=True):
             if receipt is ACCEPTED:
@@ -148,13 +148,3 @@ class MemorySubscription(Subscription):
 def _wake(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _stale(delivery: Delivery) -> AlreadySettled:
-    return AlreadySettled(
-        "the delivery is no longer held by this consumer",
-        broker="local",
-        operation="move",
-        queue=delivery.queue,
-        message_id=delivery.sent.id,
-    )

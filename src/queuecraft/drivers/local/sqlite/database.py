@@ -1,0 +1,261 @@
+"""The file: opened, checked, brought up to date, and written when no other process writes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final, Literal, TypeVar
+
+import apsw
+
+from queuecraft.drivers.base import ConnectionLost
+from queuecraft.drivers.local.sqlite.schema import APPLICATION_ID, MIGRATIONS
+from queuecraft.failpoints import failpoint
+from queuecraft.model.errors import ConfigError, QueueError
+
+R = TypeVar("R")
+
+PATIENCE: Final = 10.0  # seconds another process may hold the file before it counts as out of reach
+CHECKPOINT: Final = 4000  # pages in the log before they are copied back: 16 MB
+LOG_KEPT: Final = 64 * 1024 * 1024  # bytes of the log that stay allocated between checkpoints
+_REMOTE = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ceph", "lustre", "afs", "fuse.sshfs", "glusterfs"}
+)
+
+
+class CommitUnknown(ConnectionLost):
+    """The disk failed while a transaction was made durable: it may be there after a restart."""
+
+
+class Database:
+    """One file. Connections are cheap; each transaction is begun, done and committed without
+    giving up the event loop, and only waiting for another process's turn gives it up."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def connect(self, *, synchronous: Literal["FULL", "NORMAL"]) -> apsw.Connection:
+        """Open the file, making or upgrading it where needed."""
+        self._check_place()
+        try:
+            connection = apsw.Connection(str(self.path))
+        except apsw.Error as error:
+            raise self.explain(error, "open") from error
+        try:
+            connection.set_busy_timeout(int(PATIENCE * 1000))
+            self._check_ours(connection)
+            connection.execute(f"PRAGMA synchronous={synchronous}")
+            connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT}")
+            connection.execute(f"PRAGMA journal_size_limit={LOG_KEPT}")
+            connection.set_busy_timeout(0)
+        except apsw.Error as error:
+            connection.close()
+            raise self.explain(error, "open") from error
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def write(
+        self, connection: apsw.Connection, operation: str, work: Callable[[apsw.Connection], R]
+    ) -> R:
+        """Do the work in one transaction, as soon as no other process writes.
+
+        A busy timeout of SQLite's own would block the loop, and sleeps longer than needed; with
+        short random pauses two processes share the file at a fifth more, at a third of the worst
+        wait.
+        """
+        waited_since = 0.0
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                break
+            except apsw.BusyError as error:
+                now = monotonic()
+                waited_since = waited_since or now
+                if now - waited_since > PATIENCE:
+                    raise self.explain(error, operation) from error
+            except apsw.Error as error:
+                raise self.explain(error, operation) from error
+            await asyncio.sleep(random.uniform(0.0001, 0.002))
+        return self._finish(connection, operation, work)
+
+    def write_now(
+        self, connection: apsw.Connection, operation: str, work: Callable[[apsw.Connection], R]
+    ) -> R:
+        """As `write`, for a thread that may block: waits as long as the connection's own timeout
+        says."""
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except apsw.Error as error:
+            raise self.explain(error, operation) from error
+        return self._finish(connection, operation, work)
+
+    def read(
+        self, connection: apsw.Connection, operation: str, work: Callable[[apsw.Connection], R]
+    ) -> R:
+        """Do the work on one consistent view; readers wait for nobody."""
+        try:
+            connection.execute("BEGIN")
+            try:
+                return work(connection)
+            finally:
+                connection.execute("COMMIT")
+        except apsw.Error as error:
+            raise self.explain(error, operation) from error
+
+    def explain(self, error: apsw.Error, operation: str) -> QueueError:
+        """What a person can do about an error of the file."""
+        path = str(self.path)
+        kind: type[ConnectionLost | ConfigError] = ConnectionLost
+        if isinstance(error, apsw.FullError):
+            text = f"the disk that holds {path!r} is full; free some space"
+        elif isinstance(error, apsw.BusyError | apsw.LockedError):
+            text = f"another process has held {path!r} for {PATIENCE:g} s; end its transaction"
+        elif isinstance(error, apsw.ReadOnlyError):
+            text = f"{path!r} cannot be written to; see to its permissions and its filesystem"
+        elif isinstance(error, apsw.CantOpenError):
+            text = f"{path!r} cannot be opened; see to the permissions of the file and its folder"
+        elif isinstance(error, apsw.NotADBError):
+            kind = ConfigError
+            text = f"{path!r} is no database; give the path of a file of its own, it will be made"
+        elif isinstance(error, apsw.CorruptError):
+            text = (
+                f"{path!r} is damaged ({error}); restore it from a backup, or move it away and "
+                "start with a new one"
+            )
+        elif isinstance(error, apsw.ConnectionClosedError):
+            text = "the queue is closed; open it first"
+        else:
+            text = f"{path!r} failed: {error}"
+        return kind(text, broker="local", operation=operation)
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _finish(
+        self, connection: apsw.Connection, operation: str, work: Callable[[apsw.Connection], R]
+    ) -> R:
+        committing = False
+        try:
+            result = work(connection)
+            failpoint(f"{operation}.before_commit")
+            committing = True
+            connection.execute("COMMIT")
+        except BaseException as error:
+            self._roll_back(connection)
+            if not isinstance(error, apsw.Error):
+                raise
+            explained = self.explain(error, operation)
+            # What was written without being synced may be found, whole, after a power cut.
+            if committing and isinstance(error, apsw.IOError):
+                raise CommitUnknown(explained.message, broker="local") from error
+            raise explained from error
+        failpoint(f"{operation}.after_commit")
+        return result
+
+    def _roll_back(self, connection: apsw.Connection) -> None:
+        try:
+            if connection.in_transaction:  # some errors have ended it already
+                connection.execute("ROLLBACK")
+        except apsw.Error:
+            pass  # the first error tells more
+
+    def _check_place(self) -> None:
+        folder = self.path.parent
+        if not folder.is_dir():
+            raise ConfigError(
+                f"the folder {str(folder)!r} does not exist; make it first, or give another path",
+                broker="local",
+            )
+        if self.path.is_dir():
+            raise ConfigError(
+                f"{str(self.path)!r} is a folder; give the path of a file", broker="local"
+            )
+        kind = _filesystem(folder)
+        if kind in _REMOTE:
+            raise ConfigError(
+                f"{str(self.path)!r} is on a network filesystem ({kind}), where processes cannot "
+                "share a file safely; use a local disk",
+                broker="local",
+            )
+
+    def _check_ours(self, connection: apsw.Connection) -> None:
+        found = _identity(connection)
+        if found == (APPLICATION_ID, len(MIGRATIONS)):
+            return
+        self._refuse_foreign(connection, *found)
+        # Lets the file shrink again after a backlog; measured, it costs nothing while it does not.
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        # Readers go on while one process writes: what makes a shared file usable at all.
+        mode = value(connection, "PRAGMA journal_mode=WAL")
+        if mode != "wal":
+            raise ConfigError(
+                f"the filesystem of {str(self.path)!r} cannot share a file between processes; "
+                "use a local disk",
+                broker="local",
+            )
+        connection.execute("PRAGMA synchronous=FULL")
+
+        def upgrade(connection: apsw.Connection) -> None:
+            application, version = _identity(connection)  # another process may have been faster
+            self._refuse_foreign(connection, application, version)
+            for migration in MIGRATIONS[version:]:
+                connection.execute(migration)
+            connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version={len(MIGRATIONS)}")
+
+        self.write_now(connection, "migrate", upgrade)
+
+    def _refuse_foreign(self, connection: apsw.Connection, application: int, version: int) -> None:
+        path = str(self.path)
+        if application != APPLICATION_ID:
+            tables = value(connection, "SELECT count(*) FROM sqlite_schema")
+            if application or version or tables:
+                raise ConfigError(
+                    f"{path!r} is a database of another program; give the path of a file of its "
+                    "own, it will be made",
+                    broker="local",
+                )
+        elif version > len(MIGRATIONS):
+            raise ConfigError(
+                f"{path!r} was made by a newer QueueCraft (format {version}, this one knows "
+                f"{len(MIGRATIONS)}); upgrade QueueCraft",
+                broker="local",
+            )
+
+
+def rows(
+    connection: apsw.Connection, query: str, values: Sequence[apsw.SQLiteValue] = ()
+) -> list[Any]:
+    """Everything a query finds, as tuples."""
+    return connection.execute(query, values).fetchall()
+
+
+def value(connection: apsw.Connection, query: str, values: Sequence[apsw.SQLiteValue] = ()) -> Any:
+    """The one value a query finds, or None."""
+    return connection.execute(query, values).get
+
+
+def _identity(connection: apsw.Connection) -> tuple[int, int]:
+    return value(connection, "PRAGMA application_id"), value(connection, "PRAGMA user_version")
+
+
+def _filesystem(folder: Path) -> str | None:
+    """The type of the filesystem, where the system tells."""
+    try:
+        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
+        place = folder.resolve()
+    except OSError:
+        return None
+    best, kind = -1, None
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        mounted = fields[1].replace("\\040", " ")
+        if place.is_relative_to(mounted) and len(mounted) >= best:
+            best, kind = len(mounted), fields[2]
+    return kind

@@ -1,0 +1,494 @@
+"""The queue in a file, as a driver."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final, TypeVar
+
+import apsw
+
+from queuecraft.clock import Clock, Timer
+from queuecraft.drivers.base import (
+    Binding,
+    ConnectionLost,
+    Delivery,
+    Driver,
+    Exchange,
+    Outgoing,
+    Queue,
+    QueueInfo,
+    Receipt,
+    Rejected,
+    Subscription,
+    Topology,
+    Traits,
+    Unknown,
+)
+from queuecraft.drivers.local.refusals import taken
+from queuecraft.drivers.local.sqlite import contents, leases, session, storage
+from queuecraft.drivers.local.sqlite.bell import Bell
+from queuecraft.drivers.local.sqlite.catalogue import Catalogue
+from queuecraft.drivers.local.sqlite.database import CommitUnknown, Database, value
+from queuecraft.drivers.local.sqlite.session import Session
+from queuecraft.drivers.local.sqlite.storage import NEVER, Stored
+from queuecraft.drivers.local.sqlite.subscription import SqliteSubscription
+from queuecraft.model.errors import PublishError, QueueError
+
+R = TypeVar("R")
+
+POLL: Final = 1.0  # seconds between looks at the file for what no bell has told
+
+
+class SqliteDriver(Driver):
+    """A broker in a file. Two connections, because a publish must be on the disk when it returns,
+    and an ack need not be: a power cut may then cost a duplicate, never a message."""
+
+    traits: ClassVar[Traits] = Traits(
+        name="local",
+        durable=True,
+        priority=True,
+        atomic_move=True,
+        atomic_send=True,
+        counts_redeliveries=True,
+    )
+
+    def __init__(self, path: Path, clock: Clock | None = None) -> None:
+        self._clock = clock or Clock()
+        self._now = self._clock.now
+        self._database = Database(path)
+        self._catalogue = Catalogue()
+        self._bell = Bell(path.with_name(path.name + "-wake"))
+        self._publishing: apsw.Connection | None = None
+        self._consuming: apsw.Connection | None = None
+        self._session: Session | None = None
+        self._subscriptions: dict[SqliteSubscription, None] = {}
+        self._waiting: dict[int, deque[asyncio.Future[None]]] = {}
+        self._drained: set[int] = set()  # queues found empty; whatever wakes a waiter ends that
+        self._next_due = NEVER
+        self._due_timer: Timer | None = None
+        self._poll_timer: asyncio.TimerHandle | None = None
+        self._data_version = 0
+        self._errands: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        self._publishing = self._database.connect(synchronous="FULL")
+        self._consuming = self._database.connect(synchronous="NORMAL")
+        self._bell.open()
+        self._catalogue.forget()
+        await contents.after_restart(self._database, self._consuming)
+
+    async def close(self) -> None:
+        for subscription in list(self._subscriptions):
+            try:
+                await subscription.close()
+            except QueueError:
+                pass  # the others find out that we are gone, and take over what it held
+        if self._session is not None:
+            ended, self._session = self._session, None
+            ended.stop()
+            try:
+                await self.consume("leave", lambda c: session.bury(c, [ended.name]))
+            except QueueError:
+                pass
+        for timer in (self._due_timer, self._poll_timer):
+            if timer is not None:
+                timer.cancel()
+        self._due_timer = self._poll_timer = None
+        for errand in self._errands:
+            errand.cancel()
+        self._next_due = NEVER
+        self._drained.clear()
+        self._bell.close()
+        for connection in (self._publishing, self._consuming):
+            if connection is not None:
+                connection.close()
+        self._publishing = self._consuming = None
+
+    # -- what is declared ----------------------------------------------------------------------
+
+    async def prepare(self, exchanges: Sequence[Exchange]) -> None:
+        def work(connection: apsw.Connection) -> bool:
+            new = [self._catalogue.declare_exchange(connection, each) for each in exchanges]
+            return any(new)
+
+        await self._change("prepare", work)
+
+    async def declare(self, queue: Queue) -> None:
+        await self._change("declare", lambda c: self._catalogue.declare(c, queue))
+
+    async def bind(self, queue: str, bindings: Sequence[Binding]) -> None:
+        def work(connection: apsw.Connection) -> bool:
+            place = self._catalogue.find(queue, "bind")
+            new = [self._catalogue.bind(connection, each, place) for each in bindings]
+            return any(new)
+
+        await self._change("bind", work)
+
+    async def unbind(self, queue: str, bindings: Sequence[Binding]) -> None:
+        def work(connection: apsw.Connection) -> bool:
+            place = self._catalogue.find(queue, "unbind")
+            old = [self._catalogue.unbind(connection, each, place) for each in bindings]
+            return any(old)
+
+        await self._change("unbind", work)
+
+    async def topology(self) -> Topology:
+        def work(_: apsw.Connection) -> Topology:
+            known = self._catalogue.exchanges
+            places = self._catalogue.places.values()
+            return Topology(
+                exchanges=tuple(known.known.values()),
+                queues=tuple(self._catalogue.places),
+                bindings=tuple(
+                    (binding, place.queue.name)
+                    for bound in known.bindings.values()
+                    for binding, place in bound
+                ),
+                consumers=tuple(each for place in places for each in place.consumers),
+            )
+
+        return self._look("topology", work)
+
+    async def delete(self, queue: str) -> None:
+        place = self._look("delete", lambda _: self._catalogue.find(queue, "delete"))
+
+        def close(connection: apsw.Connection) -> bool:
+            contents.shut(connection, place)
+            return True
+
+        await self._change("delete", close)
+        while await self._change("delete", lambda c: contents.delete_some(c, place)):
+            pass
+
+        def remove(connection: apsw.Connection) -> bool:
+            contents.delete_rest(connection, place)
+            known = self._catalogue.places.get(queue)
+            if known is not None and known.number == place.number:
+                self._catalogue.remove(connection, known)
+            return True
+
+        await self._change("delete", remove)
+        self.tell({place.number: len(self._subscriptions)})
+
+    # -- messages ------------------------------------------------------------------------------
+
+    async def send(
+        self, messages: Sequence[Outgoing], *, atomic: bool = False
+    ) -> Sequence[Receipt]:
+        try:
+            stored = await self._database.write(
+                self._open(self._publishing),
+                "send",
+                lambda c: self.store(c, messages, atomic=atomic),
+            )
+        except CommitUnknown as error:
+            return [Unknown(error)] * len(messages)
+        except ConnectionLost as error:
+            if isinstance(error.__cause__, apsw.FullError):  # so nothing is stored, for certain
+                refused = PublishError(error.message, broker="local")
+                refused.__cause__ = error.__cause__
+                return [Rejected(refused)] * len(messages)
+            raise
+        self.stored(stored)
+        return stored.receipts
+
+    async def subscribe(self, queue: Queue, *, prefetch: int) -> Subscription:
+        own = self._session or await self._join()
+
+        def work(connection: apsw.Connection) -> SqliteSubscription:
+            place = self._catalogue.find(queue.name, "subscribe")
+            if place.queue.exclusive and place.consumers:
+                raise taken(queue.name)
+            connection.execute(
+                "INSERT INTO consumer (session, queue, prefetch) VALUES (?, ?, ?)",
+                (own.name, place.number, prefetch),
+            )
+            number = connection.last_insert_rowid()
+            return SqliteSubscription(self, place, number, prefetch, self._clock)
+
+        subscription = await self._change("subscribe", work)
+        self._catalogue.forget()
+        self._subscriptions[subscription] = None
+        self._arm(self._look("subscribe", storage.next_due))
+        return subscription
+
+    async def inspect(self, queues: Sequence[str] | None = None) -> Sequence[QueueInfo]:
+        await self._bring_forward()
+
+        def work(connection: apsw.Connection) -> list[QueueInfo]:
+            places = self._catalogue.places
+            names = list(places) if queues is None else queues
+            return [
+                contents.info(connection, places[name], places, self._now())
+                for name in names
+                if name in places
+            ]
+
+        return self._look("inspect", work)
+
+    async def peek(self, queue: str, limit: int) -> Sequence[Delivery]:
+        await self._bring_forward()
+
+        def work(connection: apsw.Connection) -> list[Delivery]:
+            return contents.head(connection, self._catalogue.find(queue, "peek"), limit)
+
+        return self._look("peek", work)
+
+    async def purge(self, queue: str) -> int:
+        await self._bring_forward()
+
+        def ready(connection: apsw.Connection) -> int:
+            place = self._catalogue.find(queue, "purge")
+            return contents.ready(connection, place)
+
+        def work(connection: apsw.Connection) -> int:
+            self._catalogue.refresh(connection)
+            place = self._catalogue.find(queue, "purge")
+            return contents.purge_some(connection, place, total - purged)
+
+        total, purged = self._look("purge", ready), 0
+        while purged < total and (gone := await self.consume("purge", work)):
+            purged += gone
+            await asyncio.sleep(0)
+        return purged
+
+    # -- what subscriptions call ---------------------------------------------------------------
+
+    async def consume(self, operation: str, work: Callable[[apsw.Connection], R]) -> R:
+        """A transaction that need not be on the disk when it returns."""
+        return await self._database.write(self._open(self._consuming), operation, work)
+
+    def store(
+        self, connection: apsw.Connection, messages: Sequence[Outgoing], *, atomic: bool = False
+    ) -> Stored:
+        """Put messages where they belong, in a transaction of the caller's."""
+        self._catalogue.refresh(connection)
+        return storage.store(connection, self._catalogue, messages, self._now(), atomic=atomic)
+
+    def stored(self, stored: Stored) -> None:
+        """Messages have arrived: wake whoever waits for them."""
+        if stored.arrived:
+            self.tell(stored.arrived)
+        if stored.delayed:
+            self._ring(stored.delayed)
+            if stored.next_due < self._next_due:
+                self._arm(stored.next_due)
+
+    async def claim(
+        self, subscription: SqliteSubscription, limit: int
+    ) -> tuple[list[leases.Claim], dict[int, int]]:
+        """Messages for a subscription, with those that are due by now."""
+        if self._next_due <= self._now():
+            await self._bring_forward()
+        elif subscription.number in self._drained:
+            return [], {}
+
+        def work(connection: apsw.Connection) -> tuple[list[leases.Claim], dict[int, int]]:
+            room = subscription.room(limit)
+            claims, counts = subscription.claim(connection, room)
+            if sum(len(each.rows) for each in claims) < room:
+                self._drained.add(subscription.number)
+            return claims, counts
+
+        return await self.consume("claim", work)
+
+    async def leave(self, subscription: SqliteSubscription) -> None:
+        """A subscription is closed: what it held is ready again, and an auto-delete queue goes
+        with its last one."""
+        self._subscriptions.pop(subscription, None)
+
+        def work(connection: apsw.Connection) -> int:
+            returned = leases.give_back(connection, subscription.consumer)
+            connection.execute("DELETE FROM consumer WHERE number = ?", (subscription.consumer,))
+            self._delete_abandoned(connection, {subscription.number})
+            return returned
+
+        returned = await self._change("leave", work)
+        self._catalogue.forget()
+        self.tell({subscription.number: returned})
+
+    def tell(self, arrived: Mapping[int, int]) -> None:
+        """So many messages are ready in these queues."""
+        for number, count in arrived.items():
+            self.wake(number, count)
+        self._ring(arrived)
+
+    def waiting(self, number: int) -> deque[asyncio.Future[None]]:
+        """Those in this process who wait for messages of a queue."""
+        return self._waiting.setdefault(number, deque())
+
+    def wake(self, number: int, count: int = 1) -> None:
+        """Let so many of them look again."""
+        self._drained.discard(number)
+        waiting = self._waiting.get(number)
+        while waiting and count > 0:
+            future = waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+                count -= 1
+
+    # -- other processes -----------------------------------------------------------------------
+
+    def _ring(self, numbers: Mapping[int, int] | set[int]) -> None:
+        for number in numbers:
+            place = self._catalogue.numbers.get(number)
+            if place is not None:
+                for name in place.sessions:
+                    self._bell.ring(name, number)
+
+    def _heard(self, numbers: set[int]) -> None:
+        for number in numbers:
+            self.wake(number, len(self._waiting.get(number, ())))
+        self._arm_anew()
+
+    async def _join(self) -> Session:
+        """Become one of those that consume."""
+        name = session.new_name(self._bell, self._heard)
+        own = Session(self._database, self._now, name)
+        self._catalogue.session = name
+        self._catalogue.forget()
+
+        def work(connection: apsw.Connection) -> bool:
+            own.begin(connection)
+            return True
+
+        await self._change("join", work)
+        self._session = own
+        own.start()
+        await self._bury(self._missing())
+        self._poll_timer = asyncio.get_running_loop().call_later(POLL, self._poll)
+        return own
+
+    def _poll(self) -> None:
+        """What no bell has told: the loop turns, others have died or written, messages are due."""
+        if self._session is None or self._consuming is None:
+            return
+        self._poll_timer = asyncio.get_running_loop().call_later(POLL, self._poll)
+        self._session.turned()
+        try:
+            if missing := self._missing():
+                self._start(self._bury(missing))
+            if contents.has_slack(self._consuming):
+                self._start(self.consume("shrink", contents.shrink))
+            version = value(self._consuming, "PRAGMA data_version")
+        except (QueueError, apsw.Error):
+            return  # whoever uses the connection next meets the same, and can say so
+        if version != self._data_version:
+            self._data_version = version
+            self._drained.clear()
+            for number, waiting in self._waiting.items():
+                self.wake(number, len(waiting))
+            self._arm_anew()
+
+    def _missing(self) -> set[str]:
+        """Sessions that are dead, or silent for too long."""
+        own = self._catalogue.session
+
+        def work(connection: apsw.Connection) -> tuple[set[str], set[str]]:
+            return session.others(connection, own), session.expired(connection, self._now())
+
+        others, expired = self._look("poll", work)
+        return session.dead(self._bell, others) | (expired - {own})
+
+    async def _bury(self, names: set[str]) -> None:
+        if not names:
+            return
+
+        def work(connection: apsw.Connection) -> dict[int, int]:
+            returned = session.bury(connection, names)
+            self._delete_abandoned(connection, set(returned))
+            return returned
+
+        returned = await self._change("bury", work)
+        self._catalogue.forget()
+        for name in names:
+            self._bell.clear(name)
+        self.tell(returned)
+
+    def _delete_abandoned(self, connection: apsw.Connection, numbers: set[int]) -> None:
+        for number in numbers:
+            place = self._catalogue.numbers.get(number)
+            if place is not None and place.queue.auto_delete:
+                consumed = connection.execute(
+                    "SELECT 1 FROM consumer WHERE queue = ?", (number,)
+                ).fetchone()
+                if consumed is None:
+                    contents.shut(connection, place)
+                    contents.delete_rest(connection, place)
+                    self._catalogue.remove(connection, place)
+
+    # -- time ----------------------------------------------------------------------------------
+
+    async def _bring_forward(self) -> None:
+        """Make everything ready that is due."""
+        while self._look("due", storage.next_due) <= self._now():
+            stored = await self.consume("due", lambda c: storage.bring_forward(c, self._now()))
+            self.tell(stored.arrived)
+        self._arm_anew()
+
+    def _arm_anew(self) -> None:
+        try:
+            self._arm(self._look("due", storage.next_due))
+        except QueueError:
+            pass  # the poll comes round again
+
+    def _arm(self, due: float) -> None:
+        """Wake up when the next delayed message is due, if anybody here waits for it."""
+        if due == self._next_due and self._due_timer is not None:
+            return
+        if self._due_timer is not None:
+            self._due_timer.cancel()
+            self._due_timer = None
+        self._next_due = due
+        if due < NEVER and self._subscriptions:
+            self._due_timer = self._clock.call_later(due - self._now(), self._on_due)
+
+    def _on_due(self) -> None:
+        self._due_timer = None
+        self._start(self._bring_forward())
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _open(self, connection: apsw.Connection | None) -> apsw.Connection:
+        if connection is None:
+            raise ConnectionLost("the queue is closed; open it first", broker="local")
+        return connection
+
+    def _look(self, operation: str, work: Callable[[apsw.Connection], R]) -> R:
+        """Read, knowing what is declared."""
+
+        def refreshed(connection: apsw.Connection) -> R:
+            self._catalogue.refresh(connection)
+            return work(connection)
+
+        return self._database.read(self._open(self._consuming), operation, refreshed)
+
+    async def _change(self, operation: str, work: Callable[[apsw.Connection], R]) -> R:
+        """Change what is declared, durably, and let all processes know if anything has changed."""
+
+        def tracked(connection: apsw.Connection) -> R:
+            self._catalogue.refresh(connection)
+            result = work(connection)
+            if result:
+                self._catalogue.changed(connection)
+            return result
+
+        try:
+            return await self._database.write(self._open(self._publishing), operation, tracked)
+        except BaseException:
+            self._catalogue.forget()  # it may remember what did not come to pass
+            raise
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._quietly(work))
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+
+    async def _quietly(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except QueueError:
+            pass  # whoever uses the connection next meets the same, and can say so

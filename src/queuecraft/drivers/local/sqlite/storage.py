@@ -1,0 +1,183 @@
+"""Putting messages into the file, and bringing those forward whose time has come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
+
+import apsw
+
+from queuecraft.drivers.base import ACCEPTED, Outgoing, Receipt, Rejected
+from queuecraft.drivers.local.refusals import homeless, let_down
+from queuecraft.drivers.local.sqlite.catalogue import Catalogue, Place
+from queuecraft.drivers.local.sqlite.database import rows, value
+from queuecraft.drivers.local.sqlite.position import PLACES, level
+from queuecraft.drivers.local.sqlite.record import encode
+from queuecraft.model.errors import PublishError, QueueError
+
+DUE_AT_ONCE: Final = 500  # delayed messages brought forward in one transaction
+NEVER: Final = float("inf")
+
+
+class Stored:
+    """What a transaction has put where, so that consumers can be told once it is committed."""
+
+    __slots__ = ("arrived", "delayed", "next_due", "receipts")
+
+    def __init__(self) -> None:
+        self.receipts: list[Receipt] = []
+        self.arrived: dict[int, int] = {}  # messages by queue
+        self.delayed: set[int] = set()  # queues
+        self.next_due = NEVER
+
+
+_Levels: TypeAlias = dict[tuple[int, int], list[bytes]]
+"""Records by queue and priority."""
+
+
+def store(
+    connection: apsw.Connection,
+    catalogue: Catalogue,
+    messages: Sequence[Outgoing],
+    now: float,
+    *,
+    atomic: bool = False,
+) -> Stored:
+    """Put messages into all the queues they go to."""
+    stored = Stored()
+    receipts = stored.receipts
+    levels: _Levels = {}
+    later: list[tuple[int, int, float, bytes]] = []
+    exchange = routing_key = ""
+    targets: tuple[Place, ...] = ()
+    repeatable = False
+    records: list[bytes] | None = None
+    for message in messages:
+        # Batches are nearly always of one event: then its route is looked up once.
+        if not (
+            repeatable
+            and message.routing_key is routing_key
+            and message.exchange is exchange
+            and message.queue is None
+        ):
+            targets = catalogue.targets(message)
+            exchange, routing_key = message.exchange, message.routing_key
+            repeatable = message.queue is None and catalogue.exchanges.by_key(exchange)
+            records = None
+        if not targets:
+            receipts.append(Rejected(homeless(message)))
+            continue
+        try:
+            record = encode(message)
+        except Exception as error:
+            receipts.append(Rejected(_unencodable(message, error)))
+            continue
+        receipts.append(ACCEPTED)
+        if message.due_at is not None and message.due_at > now:
+            for place in targets:
+                later.append((place.number, message.priority, message.due_at, record))
+                stored.delayed.add(place.number)
+            stored.next_due = min(stored.next_due, message.due_at)
+        elif message.priority or len(targets) > 1:
+            for place in targets:
+                levels.setdefault((place.number, message.priority), []).append(record)
+        else:
+            if records is None:
+                records = levels.setdefault((next(iter(targets)).number, 0), [])
+            records.append(record)
+    if atomic and any(receipt is not ACCEPTED for receipt in receipts):
+        stored.receipts = [
+            Rejected(let_down()) if receipt is ACCEPTED else receipt for receipt in receipts
+        ]
+        return stored
+    for (number, priority), kept in levels.items():
+        _append(connection, number, priority, kept)
+        stored.arrived[number] = stored.arrived.get(number, 0) + len(kept)
+    if later:
+        connection.executemany(
+            "INSERT INTO delayed (queue, priority, due, data) VALUES (?, ?, ?, ?)", later
+        )
+        _count_delayed(connection, (number for number, _, _, _ in later), +1)
+    return stored
+
+
+def bring_forward(connection: apsw.Connection, now: float) -> Stored:
+    """Make delayed messages ready that are due, those due first in front."""
+    stored = Stored()
+    due = rows(
+        connection,
+        "SELECT number, queue, priority, data FROM delayed WHERE due <= ? "
+        "ORDER BY due, number LIMIT ?",
+        (now, DUE_AT_ONCE),
+    )
+    if due:
+        levels: _Levels = {}
+        for _, queue, priority, record in due:
+            levels.setdefault((queue, priority), []).append(record)
+        for (queue, priority), records in levels.items():
+            _append(connection, queue, priority, records)
+            stored.arrived[queue] = stored.arrived.get(queue, 0) + len(records)
+        connection.executemany(
+            "DELETE FROM delayed WHERE number = ?", ((number,) for number, _, _, _ in due)
+        )
+        _count_delayed(connection, (queue for _, queue, _, _ in due), -1)
+    stored.next_due = next_due(connection)
+    return stored
+
+
+def next_due(connection: apsw.Connection) -> float:
+    """When the next delayed message is due."""
+    due = value(connection, "SELECT min(due) FROM delayed")
+    return NEVER if due is None else due
+
+
+def _append(
+    connection: apsw.Connection, queue: int, priority: int, records: Sequence[bytes]
+) -> None:
+    count = len(records)
+    following = value(
+        connection,
+        "UPDATE counter SET next = next + ?, stored = stored + ? WHERE queue = ? RETURNING next",
+        (count, count, queue),
+    )
+    if following > PLACES:
+        following = _start_over(connection, queue, count)
+    first = level(queue, priority) + following - count
+    connection.executemany(
+        "INSERT INTO message VALUES (?, ?)", zip(range(first, first + count), records, strict=True)
+    )
+
+
+def _start_over(connection: apsw.Connection, queue: int, count: int) -> int:
+    """Places are used up; they can be used again once none is taken."""
+    connection.execute(
+        "UPDATE counter SET next = ? WHERE queue = ? AND stored = ?", (count, queue, count)
+    )
+    if not connection.changes():
+        raise QueueError(
+            f"the queue has had {PLACES} messages and was never empty; drain it once",
+            broker="local",
+            operation="send",
+        )
+    return count
+
+
+def _count_delayed(connection: apsw.Connection, queues: Iterable[int], step: int) -> None:
+    counts: dict[int, int] = {}
+    for queue in queues:
+        counts[queue] = counts.get(queue, 0) + step
+    connection.executemany(
+        "UPDATE counter SET delayed = delayed + ? WHERE queue = ?",
+        ((count, queue) for queue, count in counts.items()),
+    )
+
+
+def _unencodable(message: Outgoing, error: Exception) -> PublishError:
+    refused = PublishError(
+        f"a header cannot be stored: {error}",
+        broker="local",
+        queue=message.queue,
+        message_id=message.id,
+    )
+    refused.__cause__ = error
+    return refused
