@@ -13,11 +13,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from benchmarks.file import GROUP as FILE
 from benchmarks.harness import Case, LoopFactory, Plan, RunFailed, measure
 from benchmarks.memory import GROUP as MEMORY
 from benchmarks.report import Outcome, document, show, write
 
-GROUPS = {group.name: group for group in (MEMORY,)}
+GROUPS = {group.name: group for group in (MEMORY, FILE)}
 
 
 class Loop(StrEnum):

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from benchmarks.harness import Group, Plan, Results, Series, Skipped, Spread, Verdict, fastest
 
-PACKAGES = ("queuecraft", "msgspec", "taskiq", "pydantic", "dramatiq", "kombu", "uvloop")
+PACKAGES = ("queuecraft", "msgspec", "apsw", "taskiq", "pydantic", "dramatiq", "kombu", "uvloop")
 
 COLUMNS = ("contender", "case", "msg/s", "spread", "ratio")
 
