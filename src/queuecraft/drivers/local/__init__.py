@@ -41,8 +41,8 @@ def path_of(url: str) -> Path | None:
             return None
     elif parts.netloc not in (".", "..", "~") or parts.path in ("", "/"):
         raise ConfigError(
-            f"{masked(url)!r} names no file: the embedded queue has no host; use local:// for one in "
-            "memory, local:///data/queue.db or local://./queue.db for one in a file"
+            f"{masked(url)!r} names no file: the embedded queue has no host; use local:// for one "
+            "in memory, local:///data/queue.db or local://./queue.db for one in a file"
         )
     path = unquote(parts.netloc + parts.path)
     if "\0" in path or path.endswith("/"):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 MOST = 256  # datagrams read in one turn of the loop
+FULL = 10  # datagrams a socket holds where the system is set to the least
 
 
 class Bell:
@@ -23,7 +24,7 @@ class Bell:
         self._folder = folder
         self._directory = -1
         self._socket: socket.socket | None = None
-        self._heard: Callable[[set[int]], None] | None = None
+        self._heard: Callable[[set[int] | None], None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._name = ""
 
@@ -37,9 +38,9 @@ class Bell:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._socket.setblocking(False)
 
-    def listen(self, name: str, heard: Callable[[set[int]], None]) -> bool:
-        """Be woken: `heard` is called with the numbers of queues. False where sockets cannot be
-        made; then the slow poll has to do."""
+    def listen(self, name: str, heard: Callable[[set[int] | None], None]) -> bool:
+        """Be woken: `heard` is called with the numbers of queues, or with None when it may be any.
+        False where sockets cannot be made; then the slow poll has to do."""
         if self._socket is None:
             return False
         try:
@@ -92,13 +93,15 @@ class Bell:
 
     def _read(self) -> None:
         numbers: set[int] = set()
-        for _ in range(MOST):
+        count = 0
+        while count < MOST:
             try:
                 assert self._socket is not None
                 message = self._socket.recv(16)
             except OSError:
                 break
+            count += 1
             if len(message) == 2:
                 numbers.add(int.from_bytes(message, "big"))
-        if numbers and self._heard is not None:
-            self._heard(numbers)
+        if self._heard is not None and (numbers or count >= FULL):
+            self._heard(numbers if count < FULL else None)  # who knows what did not get in

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 
 import apsw
 
-from queuecraft.clock import Clock, Timer
+from queuecraft.clock import Clock
 from queuecraft.drivers.base import (
     Binding,
     ConnectionLost,
@@ -32,9 +31,11 @@ from queuecraft.drivers.local.sqlite import contents, leases, session, storage
 from queuecraft.drivers.local.sqlite.bell import Bell
 from queuecraft.drivers.local.sqlite.catalogue import Catalogue
 from queuecraft.drivers.local.sqlite.database import CommitUnknown, Database, value
+from queuecraft.drivers.local.sqlite.schedule import Schedule
 from queuecraft.drivers.local.sqlite.session import Session
-from queuecraft.drivers.local.sqlite.storage import NEVER, Stored
+from queuecraft.drivers.local.sqlite.storage import Stored
 from queuecraft.drivers.local.sqlite.subscription import SqliteSubscription
+from queuecraft.drivers.local.sqlite.waiters import Waiters
 from queuecraft.model.errors import PublishError, QueueError
 
 R = TypeVar("R")
@@ -65,10 +66,8 @@ class SqliteDriver(Driver):
         self._consuming: apsw.Connection | None = None
         self._session: Session | None = None
         self._subscriptions: dict[SqliteSubscription, None] = {}
-        self._waiting: dict[int, deque[asyncio.Future[None]]] = {}
-        self._drained: set[int] = set()  # queues found empty; whatever wakes a waiter ends that
-        self._next_due = NEVER
-        self._due_timer: Timer | None = None
+        self.waiters = Waiters()
+        self._schedule = Schedule(self._clock, lambda: self._start(self._bring_forward()))
         self._poll_timer: asyncio.TimerHandle | None = None
         self._data_version = 0
         self._errands: set[asyncio.Task[None]] = set()
@@ -93,14 +92,13 @@ class SqliteDriver(Driver):
                 await self.consume("leave", lambda c: session.bury(c, [ended.name]))
             except QueueError:
                 pass
-        for timer in (self._due_timer, self._poll_timer):
-            if timer is not None:
-                timer.cancel()
-        self._due_timer = self._poll_timer = None
+        if self._poll_timer is not None:
+            self._poll_timer.cancel()
+            self._poll_timer = None
+        self._schedule.cancel()
         for errand in self._errands:
             errand.cancel()
-        self._next_due = NEVER
-        self._drained.clear()
+        self.waiters.wake_all()
         self._bell.close()
         for connection in (self._publishing, self._consuming):
             if connection is not None:
@@ -212,7 +210,7 @@ class SqliteDriver(Driver):
         subscription = await self._change("subscribe", work)
         self._catalogue.forget()
         self._subscriptions[subscription] = None
-        self._arm(self._look("subscribe", storage.next_due))
+        self._look_ahead()
         return subscription
 
     async def inspect(self, queues: Sequence[str] | None = None) -> Sequence[QueueInfo]:
@@ -274,23 +272,23 @@ class SqliteDriver(Driver):
             self.tell(stored.arrived)
         if stored.delayed:
             self._ring(stored.delayed)
-            if stored.next_due < self._next_due:
-                self._arm(stored.next_due)
+            if stored.next_due < self._schedule.due:
+                self._schedule.set(stored.next_due, wanted=bool(self._subscriptions))
 
     async def claim(
         self, subscription: SqliteSubscription, limit: int
     ) -> tuple[list[leases.Claim], dict[int, int]]:
         """Messages for a subscription, with those that are due by now."""
-        if self._next_due <= self._now():
+        if self._schedule.due <= self._now():
             await self._bring_forward()
-        elif subscription.number in self._drained:
+        elif self.waiters.is_empty(subscription.number):
             return [], {}
 
         def work(connection: apsw.Connection) -> tuple[list[leases.Claim], dict[int, int]]:
             room = subscription.room(limit)
             claims, counts = subscription.claim(connection, room)
             if sum(len(each.rows) for each in claims) < room:
-                self._drained.add(subscription.number)
+                self.waiters.found_empty(subscription.number)
             return claims, counts
 
         return await self.consume("claim", work)
@@ -313,22 +311,8 @@ class SqliteDriver(Driver):
     def tell(self, arrived: Mapping[int, int]) -> None:
         """So many messages are ready in these queues."""
         for number, count in arrived.items():
-            self.wake(number, count)
+            self.waiters.wake(number, count)
         self._ring(arrived)
-
-    def waiting(self, number: int) -> deque[asyncio.Future[None]]:
-        """Those in this process who wait for messages of a queue."""
-        return self._waiting.setdefault(number, deque())
-
-    def wake(self, number: int, count: int = 1) -> None:
-        """Let so many of them look again."""
-        self._drained.discard(number)
-        waiting = self._waiting.get(number)
-        while waiting and count > 0:
-            future = waiting.popleft()
-            if not future.done():
-                future.set_result(None)
-                count -= 1
 
     # -- other processes -----------------------------------------------------------------------
 
@@ -339,10 +323,9 @@ class SqliteDriver(Driver):
                 for name in place.sessions:
                     self._bell.ring(name, number)
 
-    def _heard(self, numbers: set[int]) -> None:
-        for number in numbers:
-            self.wake(number, len(self._waiting.get(number, ())))
-        self._arm_anew()
+    def _heard(self, numbers: set[int] | None) -> None:
+        self.waiters.wake_all(numbers)
+        self._look_ahead()
 
     async def _join(self) -> Session:
         """Become one of those that consume."""
@@ -378,20 +361,14 @@ class SqliteDriver(Driver):
             return  # whoever uses the connection next meets the same, and can say so
         if version != self._data_version:
             self._data_version = version
-            self._drained.clear()
-            for number, waiting in self._waiting.items():
-                self.wake(number, len(waiting))
-            self._arm_anew()
+            self.waiters.wake_all()
+            self._look_ahead()
 
     def _missing(self) -> set[str]:
         """Sessions that are dead, or silent for too long."""
         own = self._catalogue.session
-
-        def work(connection: apsw.Connection) -> tuple[set[str], set[str]]:
-            return session.others(connection, own), session.expired(connection, self._now())
-
-        others, expired = self._look("poll", work)
-        return session.dead(self._bell, others) | (expired - {own})
+        known = self._look("poll", session.known)
+        return session.missing(known, own, self._now(), self._bell)
 
     async def _bury(self, names: set[str]) -> None:
         if not names:
@@ -427,28 +404,15 @@ class SqliteDriver(Driver):
         while self._look("due", storage.next_due) <= self._now():
             stored = await self.consume("due", lambda c: storage.bring_forward(c, self._now()))
             self.tell(stored.arrived)
-        self._arm_anew()
+        self._look_ahead()
 
-    def _arm_anew(self) -> None:
+    def _look_ahead(self) -> None:
+        """Be woken when the next delayed message is due."""
         try:
-            self._arm(self._look("due", storage.next_due))
+            due = self._look("due", storage.next_due)
         except QueueError:
-            pass  # the poll comes round again
-
-    def _arm(self, due: float) -> None:
-        """Wake up when the next delayed message is due, if anybody here waits for it."""
-        if due == self._next_due and self._due_timer is not None:
-            return
-        if self._due_timer is not None:
-            self._due_timer.cancel()
-            self._due_timer = None
-        self._next_due = due
-        if due < NEVER and self._subscriptions:
-            self._due_timer = self._clock.call_later(due - self._now(), self._on_due)
-
-    def _on_due(self) -> None:
-        self._due_timer = None
-        self._start(self._bring_forward())
+            return  # the poll comes round again
+        self._schedule.set(due, wanted=bool(self._subscriptions))
 
     # -- inside --------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import apsw
 
@@ -63,28 +63,25 @@ class Session:
             self._connection.close()
 
 
-def new_name(bell: Bell, heard: Callable[[set[int]], None]) -> str:
+def new_name(bell: Bell, heard: Callable[[set[int] | None], None]) -> str:
     """A name nobody has, listened to. One that starts with `-` is deaf: nobody can ring there, nor
     tell by that whether it lives."""
     name = os.urandom(8).hex()
     return name if bell.listen(name, heard) else f"-{name}"
 
 
-def expired(connection: apsw.Connection, now: float) -> set[str]:
-    """Sessions that have been silent for too long."""
+def known(connection: apsw.Connection) -> dict[str, float]:
+    """All sessions, and when each is to be taken for dead."""
+    return dict(rows(connection, "SELECT name, expires FROM session"))
+
+
+def missing(sessions: Mapping[str, float], own: str, now: float, bell: Bell) -> set[str]:
+    """Other sessions that have been silent for too long, or whose bell nobody listens to."""
     return {
-        name for (name,) in connection.execute("SELECT name FROM session WHERE expires < ?", (now,))
+        name
+        for name, expires in sessions.items()
+        if name != own and (expires < now or (not name.startswith("-") and not bell.ring(name)))
     }
-
-
-def others(connection: apsw.Connection, own: str) -> set[str]:
-    """All sessions but our own."""
-    return {name for (name,) in connection.execute("SELECT name FROM session")} - {own}
-
-
-def dead(bell: Bell, names: Iterable[str]) -> set[str]:
-    """Those whose bell nobody listens to any more."""
-    return {name for name in names if not name.startswith("-") and not bell.ring(name)}
 
 
 def bury(connection: apsw.Connection, names: Iterable[str]) -> dict[int, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
-from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -146,8 +145,8 @@ class SqliteSubscription(Subscription):
 
     def look_again(self) -> None:
         """Let a `receive` that waits see what has changed."""
-        if self._waiting is not None:
-            _wake(self._waiting)
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
     # -- receiving -----------------------------------------------------------------------------
 
@@ -195,22 +194,23 @@ class SqliteSubscription(Subscription):
         return taken
 
     async def _until_woken(self, wait: float) -> None:
-        future = self._waiting = asyncio.get_running_loop().create_future()
-        waiting = self._driver.waiting(self.number)
-        if len(self.held) < self._prefetch:  # else a wake-up would be lost on us
-            waiting.append(future)
-        timer = self._clock.call_later(wait, partial(_wake, future))
+        waiters = self._driver.waiters
+        if self.room(1):
+            future = waiters.join(self.number)
+        else:  # a wake-up would be lost on us
+            future = asyncio.get_running_loop().create_future()
+        self._waiting = future
+        timer = self._clock.call_later(wait, self.look_again)
         try:
             await future
         except asyncio.CancelledError:
             if not future.cancelled():
-                self._driver.wake(self.number)  # it was for a message that somebody may have now
+                waiters.wake(self.number)  # it was for a message that somebody else may have now
             raise
         finally:
             timer.cancel()
             self._waiting = None
-            if future in waiting:
-                waiting.remove(future)
+            waiters.leave(self.number, future)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -353,8 +353,3 @@ def _runs(held: Iterable[int], freed: set[int]) -> list[tuple[int, int]]:
         else:
             current.append(position)
     return runs
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
