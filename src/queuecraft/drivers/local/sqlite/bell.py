@@ -10,11 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 MOST = 256  # datagrams read in one turn of the loop
+DEAF = "-"  # starts the name of a session that cannot be rung
 FULL = 10  # datagrams a socket holds where the system is set to the least
 
 
 class Bell:
-    """A socket in a folder beside the file, named after the session that listens to it.
+    """A socket in a folder beside the file, whose name is that of the session.
 
     Ringing never waits: a full buffer means that the other has enough to wake up for. A socket
     nobody listens to any more belongs to a process that has died.
@@ -38,24 +39,27 @@ class Bell:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._socket.setblocking(False)
 
-    def listen(self, name: str, heard: Callable[[set[int] | None], None]) -> bool:
+    def listen(self, heard: Callable[[set[int] | None], None]) -> str:
         """Be woken: `heard` is called with the numbers of queues, or with None when it may be any.
-        False where sockets cannot be made; then the slow poll has to do."""
-        if self._socket is None:
-            return False
-        try:
-            self._socket.bind(self._address(name))
-        except OSError:
-            return False
-        self._name = name
+        Returns the name to ring; where sockets cannot be made, that of a deaf one, for whom the
+        slow poll has to do."""
+        if not self._name:
+            name = os.urandom(8).hex()
+            try:
+                if self._socket is None:
+                    return f"{DEAF}{name}"
+                self._socket.bind(self._address(name))
+            except OSError:
+                return f"{DEAF}{name}"
+            self._name = name
+            self._loop = asyncio.get_running_loop()
+            self._loop.add_reader(self._socket, self._read)
         self._heard = heard
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._socket, self._read)
-        return True
+        return self._name
 
     def ring(self, name: str, queue: int | None = None) -> bool:
         """Wake a session up for a queue; False when nobody is there any more."""
-        if self._socket is None:
+        if self._socket is None or name.startswith(DEAF):
             return True
         message = b"" if queue is None else queue.to_bytes(2, "big")
         try:

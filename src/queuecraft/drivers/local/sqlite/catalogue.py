@@ -75,8 +75,8 @@ class Catalogue:
         if self._version:
             self._version += 1
 
-    def declare_exchange(self, connection: apsw.Connection, exchange: Exchange) -> bool:
-        """Add an exchange, or find it as it is asked for; whether it is new."""
+    def declare_exchange(self, connection: apsw.Connection, exchange: Exchange) -> None:
+        """Add an exchange, or find it as it is asked for."""
         new = exchange.name not in self.exchanges.known
         self.exchanges.declare(exchange)
         if new:
@@ -90,25 +90,19 @@ class Catalogue:
                     pack(exchange.arguments),
                 ),
             )
-        return new
 
-    def declare(self, connection: apsw.Connection, queue: Queue) -> bool:
-        """Add a queue with all that belongs to it; whether anything is new."""
+    def declare(self, connection: apsw.Connection, queue: Queue) -> None:
+        """Add a queue with all that belongs to it, as far as it is not there."""
         place = self.places.get(queue.name)
         if place is not None:
             check_same(place.queue, queue)
-        new = [self.declare_exchange(connection, each.exchange) for each in queue.bindings]
+        for binding in queue.bindings:
+            self.declare_exchange(connection, binding.exchange)
         if (dead := queue.dead_letters) is not None:
-            exchange = Exchange(dead.exchange)
-            new.append(self.declare_exchange(connection, exchange))
-            kept = self.places.get(dead.queue)
-            if kept is None:
-                kept = self._add(connection, Queue(dead.queue))
-                new.append(True)
-            new.append(self.bind(connection, Binding(exchange, dead.routing_key), kept))
+            kept = self.places.get(dead.queue) or self._add(connection, Queue(dead.queue))
+            self.bind(connection, Binding(Exchange(dead.exchange), dead.routing_key), kept)
         if place is None:
             place = self._add(connection, queue)
-            new.append(True)
         elif dead is not None and place.queue.dead_letters != dead:
             place.queue = queue
             connection.execute(
@@ -116,27 +110,24 @@ class Catalogue:
                 "WHERE number = ?",
                 (dead.exchange, dead.queue, dead.routing_key, place.number),
             )
-            new.append(True)
-        new += [self.bind(connection, each, place) for each in queue.bindings]
-        return any(new)
+        for binding in queue.bindings:
+            self.bind(connection, binding, place)
 
-    def bind(self, connection: apsw.Connection, binding: Binding, place: Place) -> bool:
-        """Give the queue what the binding matches; whether that is new."""
+    def bind(self, connection: apsw.Connection, binding: Binding, place: Place) -> None:
+        """Give the queue what the binding matches."""
         self.declare_exchange(connection, binding.exchange)
         self.exchanges.bind(binding, place)
         connection.execute(
             "INSERT OR IGNORE INTO binding VALUES (?, ?, ?, ?)", _row(binding, place)
         )
-        return connection.changes() > 0
 
-    def unbind(self, connection: apsw.Connection, binding: Binding, place: Place) -> bool:
-        """Give the queue no more what the binding matches; whether it did before."""
+    def unbind(self, connection: apsw.Connection, binding: Binding, place: Place) -> None:
+        """Give the queue no more what the binding matches."""
         self.exchanges.unbind(binding, place)
         connection.execute(
             "DELETE FROM binding WHERE exchange = ? AND pattern = ? AND headers = ? AND queue = ?",
             _row(binding, place),
         )
-        return connection.changes() > 0
 
     def remove(self, connection: apsw.Connection, place: Place) -> None:
         """Forget a queue, its bindings and its consumers."""

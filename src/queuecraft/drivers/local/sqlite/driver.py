@@ -80,37 +80,37 @@ class SqliteDriver(Driver):
         await contents.after_restart(self._database, self._consuming)
 
     async def close(self) -> None:
-        for subscription in list(self._subscriptions):
-            try:
-                await subscription.close()
-            except QueueError:
-                pass  # the others find out that we are gone, and take over what it held
-        if self._session is not None:
-            ended, self._session = self._session, None
+        ended, self._session = self._session, None
+        if ended is not None:
             ended.stop()
-            try:
-                await self.consume("leave", lambda c: session.bury(c, [ended.name]))
-            except QueueError:
-                pass
         if self._poll_timer is not None:
             self._poll_timer.cancel()
-            self._poll_timer = None
         self._schedule.cancel()
         for errand in self._errands:
             errand.cancel()
-        self.waiters.wake_all()
-        self._bell.close()
-        for connection in (self._publishing, self._consuming):
-            if connection is not None:
-                connection.close()
-        self._publishing = self._consuming = None
+        try:
+            for subscription in list(self._subscriptions):
+                await subscription.close()
+            if ended is not None:
+                await self.consume("leave", lambda c: session.bury(c, [ended.name]))
+        except QueueError:
+            pass  # the others find out that we are gone, and take over what we held
+        finally:  # also when we are cancelled: what is left open would keep what it holds
+            for subscription in list(self._subscriptions):
+                subscription.cut()
+            self._subscriptions.clear()
+            self._bell.close()
+            for connection in (self._publishing, self._consuming):
+                if connection is not None:
+                    connection.close()
+            self._publishing = self._consuming = None
 
     # -- what is declared ----------------------------------------------------------------------
 
     async def prepare(self, exchanges: Sequence[Exchange]) -> None:
-        def work(connection: apsw.Connection) -> bool:
-            new = [self._catalogue.declare_exchange(connection, each) for each in exchanges]
-            return any(new)
+        def work(connection: apsw.Connection) -> None:
+            for exchange in exchanges:
+                self._catalogue.declare_exchange(connection, exchange)
 
         await self._change("prepare", work)
 
@@ -118,18 +118,18 @@ class SqliteDriver(Driver):
         await self._change("declare", lambda c: self._catalogue.declare(c, queue))
 
     async def bind(self, queue: str, bindings: Sequence[Binding]) -> None:
-        def work(connection: apsw.Connection) -> bool:
+        def work(connection: apsw.Connection) -> None:
             place = self._catalogue.find(queue, "bind")
-            new = [self._catalogue.bind(connection, each, place) for each in bindings]
-            return any(new)
+            for binding in bindings:
+                self._catalogue.bind(connection, binding, place)
 
         await self._change("bind", work)
 
     async def unbind(self, queue: str, bindings: Sequence[Binding]) -> None:
-        def work(connection: apsw.Connection) -> bool:
+        def work(connection: apsw.Connection) -> None:
             place = self._catalogue.find(queue, "unbind")
-            old = [self._catalogue.unbind(connection, each, place) for each in bindings]
-            return any(old)
+            for binding in bindings:
+                self._catalogue.unbind(connection, binding, place)
 
         await self._change("unbind", work)
 
@@ -153,23 +153,25 @@ class SqliteDriver(Driver):
     async def delete(self, queue: str) -> None:
         place = self._look("delete", lambda _: self._catalogue.find(queue, "delete"))
 
-        def close(connection: apsw.Connection) -> bool:
+        def shut(connection: apsw.Connection) -> None:
             contents.shut(connection, place)
-            return True
+            self._catalogue.forget()
 
-        await self._change("delete", close)
-        while await self._change("delete", lambda c: contents.delete_some(c, place)):
-            pass
-
-        def remove(connection: apsw.Connection) -> bool:
-            contents.delete_rest(connection, place)
+        def delete_some(connection: apsw.Connection) -> bool:
             known = self._catalogue.places.get(queue)
-            if known is not None and known.number == place.number:
-                self._catalogue.remove(connection, known)
-            return True
+            if known is None or known.number != place.number:
+                return False  # somebody else has deleted it, and its number may be another's now
+            if contents.delete_some(connection, place):
+                return True
+            contents.delete_rest(connection, place)
+            self._catalogue.remove(connection, known)
+            return False
 
-        await self._change("delete", remove)
-        self.tell({place.number: len(self._subscriptions)})
+        await self._change("delete", shut)
+        while await self._change("delete", delete_some):
+            pass
+        self.waiters.wake_all([place.number])
+        self._ring({place.number})
 
     # -- messages ------------------------------------------------------------------------------
 
@@ -329,16 +331,11 @@ class SqliteDriver(Driver):
 
     async def _join(self) -> Session:
         """Become one of those that consume."""
-        name = session.new_name(self._bell, self._heard)
-        own = Session(self._database, self._now, name)
-        self._catalogue.session = name
+        own = Session(self._database, self._now, self._bell.listen(self._heard))
+        self._catalogue.session = own.name
         self._catalogue.forget()
 
-        def work(connection: apsw.Connection) -> bool:
-            own.begin(connection)
-            return True
-
-        await self._change("join", work)
+        await self._change("join", own.begin)
         self._session = own
         own.start()
         await self._bury(self._missing())
@@ -431,12 +428,13 @@ class SqliteDriver(Driver):
         return self._database.read(self._open(self._consuming), operation, refreshed)
 
     async def _change(self, operation: str, work: Callable[[apsw.Connection], R]) -> R:
-        """Change what is declared, durably, and let all processes know if anything has changed."""
+        """Change what is declared, durably, and let all processes know if anything was written."""
 
         def tracked(connection: apsw.Connection) -> R:
             self._catalogue.refresh(connection)
+            before = connection.total_changes()
             result = work(connection)
-            if result:
+            if connection.total_changes() > before:
                 self._catalogue.changed(connection)
             return result
 

@@ -63,13 +63,6 @@ class Session:
             self._connection.close()
 
 
-def new_name(bell: Bell, heard: Callable[[set[int] | None], None]) -> str:
-    """A name nobody has, listened to. One that starts with `-` is deaf: nobody can ring there, nor
-    tell by that whether it lives."""
-    name = os.urandom(8).hex()
-    return name if bell.listen(name, heard) else f"-{name}"
-
-
 def known(connection: apsw.Connection) -> dict[str, float]:
     """All sessions, and when each is to be taken for dead."""
     return dict(rows(connection, "SELECT name, expires FROM session"))
@@ -80,7 +73,7 @@ def missing(sessions: Mapping[str, float], own: str, now: float, bell: Bell) -> 
     return {
         name
         for name, expires in sessions.items()
-        if name != own and (expires < now or (not name.startswith("-") and not bell.ring(name)))
+        if name != own and (expires < now or not bell.ring(name))
     }
 
 
