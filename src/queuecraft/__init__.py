@@ -3,8 +3,10 @@
 import importlib.metadata
 import logging
 
+from queuecraft.admin import Admin, PeekedMessage, UnknownQueue
 from queuecraft.app import QueueCraft
 from queuecraft.config import Settings
+from queuecraft.model.credentials import Credentials
 from queuecraft.model.errors import (
     AlreadySettled,
     CircuitOpen,
@@ -34,11 +36,13 @@ from queuecraft.runtime.health import Health
 from queuecraft.runtime.worker import Worker
 
 __all__ = [
+    "Admin",
     "AlreadySettled",
     "CircuitOpen",
     "ConfigError",
     "ConnectionLost",
     "ConsumeMetadata",
+    "Credentials",
     "DeadLetter",
     "DeadMessage",
     "Event",
@@ -52,6 +56,7 @@ __all__ = [
     "NoRetry",
     "ParamMetadata",
     "PayloadError",
+    "PeekedMessage",
     "Policy",
     "PublishError",
     "Queue",
@@ -65,6 +70,7 @@ __all__ = [
     "Retry",
     "Settings",
     "TopologyMismatch",
+    "UnknownQueue",
     "Unroutable",
     "UnsupportedFeature",
     "Worker",

@@ -8,14 +8,18 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from os import PathLike
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
+from queuecraft.admin import Admin
 from queuecraft.clock import Clock
 from queuecraft.codec import Codec, Compressors, Serializers
-from queuecraft.config import settings_from_environment
+from queuecraft.config import settings_from_environment, settings_from_file
+from queuecraft.config.options import Options, parted
 from queuecraft.drivers.base import Driver
 from queuecraft.drivers.registry import Drivers
+from queuecraft.drivers.target import Target
 from queuecraft.model.errors import ConfigError, ConnectionLost, PublishError, QueueError
 from queuecraft.model.event import Event
 from queuecraft.model.metadata import QueueMetadata
@@ -102,7 +106,7 @@ class QueueCraft:
             compressors=compressors,
         )
         if drivers is None or isinstance(drivers, Drivers):
-            drivers = (drivers or Drivers()).create(settings.url, clock)
+            drivers = (drivers or Drivers()).create(Target(settings.url, clock, settings))
         connection = Connection(drivers, settings, clock, facts)
         LogObserver(facts.log).attach(facts)
         self.settings = settings
@@ -124,13 +128,30 @@ class QueueCraft:
         self._shutting_down: asyncio.Future[None] | None = None
 
     @classmethod
-    def from_environment(cls) -> Self:
-        """A QueueCraft with the settings of the `QUEUECRAFT_…` environment variables.
+    def from_environment(
+        cls, *, env_file: str | PathLike[str] | None = None, **options: Unpack[Options]
+    ) -> Self:
+        """A QueueCraft with the settings of, the first that says it: keywords, the `QUEUECRAFT_…`
+        variables of the environment, a `.env` file, the TOML file that QUEUECRAFT_CONFIG names or
+        `queuecraft.toml`.
 
-        >>> QueueCraft.from_environment().connection_state
-        'disconnected'
+        >>> QueueCraft.from_environment(concurrency=8).settings.concurrency
+        8
         """
-        return cls(settings=settings_from_environment())
+        parts, given = parted(options)
+        return cls(settings=settings_from_environment(env_file=env_file, given=given), **parts)
+
+    @classmethod
+    def from_file(cls, path: str | PathLike[str], **options: Unpack[Options]) -> Self:
+        """A QueueCraft with the settings of a TOML file, its table `[queuecraft]` if it has one,
+        or `[tool.queuecraft]` of a `pyproject.toml`; keywords go before it.
+
+        >>> QueueCraft.from_file("no-such.toml")
+        Traceback (most recent call last):
+        queuecraft.model.errors.ConfigError: there is no file no-such.toml
+        """
+        parts, given = parted(options)
+        return cls(settings=settings_from_file(path, given=given), **parts)
 
     # -- publishing ----------------------------------------------------------------------------
 
@@ -426,6 +447,11 @@ class QueueCraft:
         """Dead letters: list, count, purge, and `await qc.dead_letters.redrive("billing")`."""
         return DeadLetters(self._engine.connection, self._engine.clock, self._dead_letter_queue)
 
+    @property
+    def admin(self) -> Admin:
+        """What an operator does: see, peek, declare, bind, move, purge and delete."""
+        return Admin(self._engine, self.dead_letters, self._holds_dead_letters)
+
     def health_check(self) -> Health:
         """Healthy while connected and consuming; otherwise what is wrong, and since when.
 
@@ -470,7 +496,7 @@ class QueueCraft:
 
     async def open(self) -> None:
         """Connect now and declare the queues of all workers; `async with` does this for you.
-        Raises `ConnectionLost` when no host answers."""
+        Raises `ConnectionLost` when no host answers, `ConfigError` when trying again is no use."""
         if self._shutting_down is not None:
             raise ConnectionLost("this QueueCraft is shut down; make a new one", operation="open")
         await self._engine.connection.connect()

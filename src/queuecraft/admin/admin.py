@@ -1,0 +1,389 @@
+"""The one object behind the command line, HTTP and tests: everything an operator may do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from queuecraft.admin.moving import Moving
+from queuecraft.admin.peeked import PeekedMessage
+from queuecraft.admin.unknown import UnknownQueue
+from queuecraft.drivers.base import Binding, Delivery, Driver, Exchange, Queue, QueueInfo, Topology
+from queuecraft.model.errors import (
+    ConfigError,
+    ConnectionLost,
+    PayloadError,
+    QueueError,
+    UnsupportedFeature,
+)
+from queuecraft.model.naming import check_name
+from queuecraft.runtime.dead_letters import DeadLetters, DeadMessage
+from queuecraft.runtime.engine import Engine
+from queuecraft.runtime.plan import Plan, WorkerOptions
+from queuecraft.runtime.redrive import BATCH, Redrive, Sweep
+
+
+class Admin:
+    """Queues, exchanges and bindings of the broker, and the messages in them: `qc.admin`.
+
+    Nothing needs a worker. A queue that does not exist is an `UnknownQueue` that names those
+    that may have been meant.
+
+    >>> import asyncio
+    >>> from queuecraft import QueueCraft
+    >>> async def main() -> None:
+    ...     async with QueueCraft("local://") as qc:
+    ...         await qc.admin.declare("billing", "order.*")
+    ...         await qc.publish("order.placed", {"id": "o-1"})
+    ...         for queue in await qc.admin.queues():
+    ...             print(queue.name, queue.ready)
+    ...         for message in await qc.admin.peek("billing"):
+    ...             print(message.routing_key, message.payload)
+    >>> asyncio.run(main())
+    billing 1
+    billing.dlq 0
+    order.placed {'id': 'o-1'}
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        dead_letters: DeadLetters,
+        holds_dead_letters: Callable[[str], bool],
+    ) -> None:
+        self._engine = engine
+        self._dead_letters = dead_letters
+        self._holds_dead_letters = holds_dead_letters
+
+    # -- seeing --------------------------------------------------------------------------------
+
+    async def queues(self) -> list[QueueInfo]:
+        """The state of every queue, by name. What the broker cannot tell is None."""
+        async with self._broker() as driver:
+            return sorted(await driver.inspect(), key=lambda info: info.name)
+
+    async def inspect(self, queue: str) -> QueueInfo:
+        """The state of one queue: ready, in flight, delayed, dead, consumers, oldest age.
+
+        >>> import asyncio
+        >>> from queuecraft import QueueCraft
+        >>> async def main() -> None:
+        ...     async with QueueCraft("local://") as qc:
+        ...         await qc.admin.declare("billing")
+        ...         print((await qc.admin.inspect("billing")).ready)
+        ...         await qc.admin.inspect("biling")
+        >>> asyncio.run(main())
+        Traceback (most recent call last):
+        queuecraft.admin.unknown.UnknownQueue: there is no queue 'biling'; did you mean ...
+        """
+        async with self._broker() as driver:
+            return await self._info(driver, queue, "inspect")
+
+    async def topology(self) -> Topology:
+        """Exchanges, queues, bindings and consumers, as far as the broker tells."""
+        async with self._broker() as driver:
+            return await driver.topology()
+
+    async def peek(
+        self, queue: str, limit: int = 10, *, force: bool = False
+    ) -> list[PeekedMessage]:
+        """The next messages of a queue, which stay where they are.
+
+        Some brokers mark what was peeked at as delivered before. There it is refused on a work
+        queue with consumers, because it would count against the messages; `force=True` insists.
+        """
+        _check_above_zero("peek", limit=limit)
+        decode = self._engine.codec.decoder()
+        async with self._broker() as driver:
+            deliveries = await self._peek(driver, queue, limit, force=force)
+        return [PeekedMessage.of(delivery, decode) for delivery in deliveries]
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """Dead letters: list, count, purge and redrive; the same as `qc.dead_letters`."""
+        return self._dead_letters
+
+    @property
+    def dead_letters_by_name(self) -> DeadLetters:
+        """The same where no worker tells which queue holds them: a queue that is named is taken
+        for a dead-letter queue, whatever it is called."""
+        return DeadLetters(self._engine.connection, self._engine.clock, lambda queue: queue)
+
+    def payload_of(self, letter: DeadMessage) -> Any:
+        """What a dead letter carries, decoded; None where it cannot be read.
+
+        >>> from queuecraft import DeadMessage, QueueCraft
+        >>> letter = DeadMessage(id="m-1", queue="billing", event="order.placed", body=b"[1]")
+        >>> QueueCraft("local://").admin.payload_of(letter)
+        [1]
+        """
+        codec = self._engine.codec
+        decode = codec.decoder()
+        # A dead letter does not tell how it was compressed: what is no plain body says it itself.
+        for encoding in (None, *codec.compressors.names):
+            try:
+                return decode(letter.body, letter.content_type, encoding)
+            except (PayloadError, ConfigError):
+                continue
+        return None
+
+    # -- making --------------------------------------------------------------------------------
+
+    async def declare(
+        self,
+        queue: str | Queue[Any],
+        *patterns: str,
+        exchange: Exchange | str | None = None,
+        dead_letters: bool = True,
+    ) -> None:
+        """Make a queue as a worker of that name would: with its dead-letter queue, and bound to
+        the events of these patterns. Making it again only adds.
+
+        >>> import asyncio
+        >>> from queuecraft import QueueCraft
+        >>> async def main() -> list[str]:
+        ...     async with QueueCraft("local://") as qc:
+        ...         await qc.admin.declare("billing", "order.placed", "order.paid")
+        ...         await qc.admin.declare("scratch", dead_letters=False)
+        ...         return [queue.name for queue in await qc.admin.queues()]
+        >>> asyncio.run(main())
+        ['billing', 'billing.dlq', 'scratch']
+        """
+        engine = self._engine
+        async with self._broker() as driver:
+            options: WorkerOptions = {"exchange": await self._exchange(driver, exchange)}
+            plan = Plan.of(queue, options, engine.settings)
+            plan.check(driver.traits)
+            made = queue if isinstance(queue, Queue) else Queue[Any](queue)
+            target = made.dead_letters
+            if target is None and dead_letters and not self._holds_dead_letters(made.name):
+                policy = plan.policy_over(engine.policy)
+                target = plan.dead_letters(made.name, policy, driver.traits)
+            bindings = tuple(_binding(plan.exchange, pattern) for pattern in patterns)
+            await driver.declare(
+                replace(made, bindings=(*made.bindings, *bindings), dead_letters=target)
+            )
+
+    async def declare_exchange(self, exchange: Exchange | str) -> None:
+        """Make an exchange; a plain name makes one of the type that `exchange_type` sets."""
+        if not isinstance(exchange, Exchange):
+            exchange = Exchange(exchange, self._engine.settings.exchange_type)
+        async with self._broker() as driver:
+            self._check_type(driver, exchange)
+            await driver.prepare([exchange])
+
+    async def bind(
+        self,
+        queue: str,
+        *patterns: str,
+        exchange: Exchange | str | None = None,
+        headers: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Give a queue the events of these patterns from now on, through the default exchange or
+        another. For a headers exchange, `headers` says what is wanted.
+
+        >>> import asyncio
+        >>> from queuecraft import QueueCraft
+        >>> async def main() -> int | None:
+        ...     async with QueueCraft("local://") as qc:
+        ...         await qc.admin.declare("audit")
+        ...         await qc.admin.bind("audit", "order.*", "user.created")
+        ...         await qc.publish("user.created", {"id": "u-1"})
+        ...         await qc.admin.unbind("audit", "user.created")
+        ...         return (await qc.admin.inspect("audit")).ready
+        >>> asyncio.run(main())
+        1
+        """
+        async with self._broker() as driver:
+            await self._info(driver, queue, "bind")
+            bindings = await self._bindings(driver, patterns, exchange, headers)
+            await driver.bind(queue, bindings)
+
+    async def unbind(
+        self,
+        queue: str,
+        *patterns: str,
+        exchange: Exchange | str | None = None,
+        headers: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Give a queue the events of these patterns no more. What it has it keeps; what it was
+        not bound to is ignored. A worker that is started binds its queue again."""
+        async with self._broker() as driver:
+            await self._info(driver, queue, "unbind")
+            bindings = await self._bindings(driver, patterns, exchange, headers)
+            await driver.unbind(queue, bindings)
+
+    # -- removing and moving -------------------------------------------------------------------
+
+    async def purge(self, queue: str) -> int:
+        """Forget what is ready in a queue, for good; says how many. What is in flight or delayed
+        stays."""
+        async with self._broker() as driver:
+            await self._info(driver, queue, "purge")
+            return await driver.purge(queue)
+
+    async def delete(self, queue: str) -> None:
+        """Remove a queue with its bindings and all its messages. Its dead-letter queue stays."""
+        async with self._broker() as driver:
+            await self._info(driver, queue, "delete")
+            await driver.delete(queue)
+
+    async def move(
+        self,
+        source: str,
+        target: str,
+        *,
+        limit: int | None = None,
+        where: Callable[[PeekedMessage], bool] | None = None,
+        rate: float | None = None,
+        dry_run: bool = False,
+        on_progress: Callable[[Redrive], object] | None = None,
+    ) -> Redrive:
+        """Take what is ready in one queue to another, in order, with id, headers and times kept.
+
+        All that was there at the start, or what `where` chooses, at most `limit`, at most `rate`
+        a second; a dry run only counts. Cancel the task to stop it: what has moved has moved, the
+        rest stays where it was. However it is interrupted, nothing is lost; the last batch of up
+        to 100 messages, or with a rate the last message, may be there twice.
+
+        >>> import asyncio
+        >>> from queuecraft import QueueCraft
+        >>> async def main() -> None:
+        ...     async with QueueCraft("local://") as qc:
+        ...         await qc.admin.declare("billing", "order.*")
+        ...         await qc.admin.declare("parked")
+        ...         await qc.publish_many("order.placed", [{"n": n} for n in range(5)])
+        ...         report = await qc.admin.move(
+        ...             "billing", "parked", where=lambda message: message.payload["n"] > 1
+        ...         )
+        ...         print(report.moved, report.kept)
+        >>> asyncio.run(main())
+        3 2
+        """
+        _check_above_zero("move", limit=limit, rate=rate)
+        if source == target:
+            raise ConfigError(f"move({source!r}, {target!r}): that is one queue; name two")
+        meant = self._chooser(where)
+        async with self._broker() as driver:
+            await self._info(driver, target, "move")
+            total = (await self._info(driver, source, "move")).ready or 0
+            if where is None and limit is not None:
+                total = min(total, limit)
+            moving = Moving(
+                self._engine.clock,
+                state=Redrive(total=total, dry_run=dry_run),
+                target=target,
+                meant=meant,
+                limit=limit,
+                rate=rate,
+                on_progress=on_progress,
+            )
+            if dry_run:
+                peeked = await self._peek(driver, source, total) if total else ()
+                for start in range(0, len(peeked), BATCH):
+                    await moving.drive(peeked[start : start + BATCH], None)
+                return moving.state
+
+            def lost(error: QueueError) -> None:
+                self._engine.connection.lost(driver, error)
+
+            # As many may be held as there are: what is not meant is kept back until the end.
+            subscription = await driver.subscribe(Queue(source), prefetch=max(total, 1))
+            async with Sweep(subscription, total, lost) as sweep:
+                async for batch in sweep.batches():
+                    await moving.drive(batch, sweep)
+                    if moving.full:
+                        break
+            return moving.state
+
+    # -- inside --------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _broker(self) -> AsyncGenerator[Driver]:
+        """An open driver; a connection lost there is reported."""
+        connection = self._engine.connection
+        driver = await connection.ready()
+        try:
+            yield driver
+        except ConnectionLost as error:
+            connection.lost(driver, error)
+            raise
+
+    async def _info(self, driver: Driver, queue: str, operation: str) -> QueueInfo:
+        check_name("queue", queue)
+        for info in await driver.inspect([queue]):
+            return info
+        known = [info.name for info in await driver.inspect()]
+        raise UnknownQueue.among(queue, known, operation=operation, broker=driver.traits.name)
+
+    async def _peek(
+        self, driver: Driver, queue: str, limit: int, *, force: bool = False
+    ) -> Sequence[Delivery]:
+        info = await self._info(driver, queue, "peek")
+        harmless = driver.traits.peek == "clean" or self._holds_dead_letters(queue)
+        if not (harmless or force or info.consumers == 0):
+            raise UnsupportedFeature(
+                "peeking marks messages as redelivered on this broker, and the queue has "
+                "consumers; stop them first, or force it",
+                broker=driver.traits.name,
+                operation="peek",
+                queue=queue,
+            )
+        return await driver.peek(queue, limit)
+
+    def _chooser(self, where: Callable[[PeekedMessage], bool] | None) -> Callable[[Delivery], bool]:
+        if where is None:
+            return lambda delivery: True
+        decode = self._engine.codec.decoder()
+        return lambda delivery: where(PeekedMessage.of(delivery, decode))
+
+    async def _exchange(self, driver: Driver, given: Exchange | str | None) -> Exchange:
+        """The exchange meant: by its name the one that exists, or else one like the default."""
+        default = self._engine.settings.default_exchange
+        name = default.name if given is None else given
+        if isinstance(name, str):
+            known = (await driver.topology()).exchanges
+            like = default if name == default.name else Exchange(name, default.type)
+            name = next((each for each in known if each.name == name), like)
+        self._check_type(driver, name)
+        return name
+
+    def _check_type(self, driver: Driver, exchange: Exchange) -> None:
+        traits = driver.traits
+        if exchange.type not in traits.exchange_types:
+            raise UnsupportedFeature(
+                f"this broker has no {exchange.type} exchanges, as {exchange.name!r} is to be; "
+                f"it has {', '.join(sorted(traits.exchange_types))}",
+                broker=traits.name,
+            )
+
+    async def _bindings(
+        self,
+        driver: Driver,
+        patterns: Sequence[str],
+        given: Exchange | str | None,
+        headers: Mapping[str, Any] | None,
+    ) -> list[Binding]:
+        exchange = await self._exchange(driver, given)
+        if headers and exchange.type != "headers":
+            raise ConfigError(
+                f"headers= needs a headers exchange; {exchange.name!r} is of type {exchange.type}"
+            )
+        if not patterns and exchange.type in ("headers", "fanout"):
+            patterns = ("#",)  # what a handler of everything would bind
+        if not patterns:
+            raise ConfigError("say which events: a name as 'order.placed', or a pattern 'order.*'")
+        return [_binding(exchange, pattern, headers) for pattern in patterns]
+
+
+def _binding(exchange: Exchange, pattern: str, headers: Mapping[str, Any] | None = None) -> Binding:
+    check_name("event", pattern)
+    return Binding(exchange, pattern, dict(headers or {}))
+
+
+def _check_above_zero(operation: str, **values: float | None) -> None:
+    for name, value in values.items():
+        if value is not None and not value > 0:
+            raise ConfigError(f"{operation}({name}={value!r}): expected a number above 0")
