@@ -119,15 +119,11 @@ class Admin:
         >>> QueueCraft("local://").admin.payload_of(letter)
         [1]
         """
-        codec = self._engine.codec
-        decode = codec.decoder()
-        # A dead letter does not tell how it was compressed: what is no plain body says it itself.
-        for encoding in (None, *codec.compressors.names):
-            try:
-                return decode(letter.body, letter.content_type, encoding)
-            except (PayloadError, ConfigError):
-                continue
-        return None
+        decode = self._engine.codec.decoder()
+        try:
+            return decode(letter.body, letter.content_type, letter.content_encoding)
+        except (PayloadError, ConfigError):
+            return None
 
     # -- making --------------------------------------------------------------------------------
 

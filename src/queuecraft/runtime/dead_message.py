@@ -44,6 +44,7 @@ class DeadMessage:
     key: str | None = None
     body: bytes = b""
     content_type: str | None = None
+    content_encoding: str | None = None
     headers: Mapping[str, HeaderValue] = field(default_factory=dict)
 
     @classmethod
@@ -69,6 +70,7 @@ class DeadMessage:
             key=sent.key,
             body=sent.body,
             content_type=sent.content_type,
+            content_encoding=sent.content_encoding,
             headers={name: value for name, value in headers.items() if name not in DEAD_LETTER},
         )
 
