@@ -206,6 +206,27 @@ class Worker:
         self.definition  # noqa: B018  every name in it is checked
         return self
 
+    def check_processes(self, processes: int) -> None:
+        """Raise `ConfigError` if that many processes cannot share its queue.
+
+        >>> from queuecraft import QueueCraft
+        >>> QueueCraft("local://").worker("billing").check_processes(2)
+        Traceback (most recent call last):
+        queuecraft.model.errors.ConfigError: queue 'billing' cannot have 2 processes: local ...
+        """
+        traits = self._engine.connection.traits
+        if processes == 1:
+            return
+        if not traits.competing:
+            why = f"{traits.name} gives every message to each of them"
+        elif not traits.durable:
+            why = f"{traits.name} keeps messages in memory, and each would have its own"
+        elif self.ordered and traits.key_order == "worker":
+            why = "ordering='key' holds within one process; raise its concurrency instead"
+        else:
+            return
+        raise ConfigError(f"queue {self.queue_name!r} cannot have {processes} processes: {why}")
+
     def _policy(self, policy: Policy) -> Self:
         return self._change(replace(self._plan, policy=policy.over(self._plan.policy)))
 
@@ -294,6 +315,10 @@ class Worker:
         return f"<Worker {name!r} on {events}, {self.state}>"
 
     # -- the handle ----------------------------------------------------------------------------
+
+    async def declare(self) -> None:
+        """Make its queue without consuming; waits for a broker that is away."""
+        await self._engine.connection.declare(self.build().definition)
 
     async def start(self) -> None:
         """Consume from now on, in the background. The queue exists when this returns."""

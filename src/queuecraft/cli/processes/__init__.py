@@ -1,0 +1,1 @@
+"""Worker processes: started, watched over, restarted and stopped by `queuecraft run`."""
