@@ -34,8 +34,8 @@ CHECKED := $(wildcard src tests benchmarks)
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-demo: $(DEV) ## see events published, handled, retried, dead-lettered and sent back
-	@$(BIN)/python -m queuecraft demo
+demo: $(DEV) ## watch a small shop: orders, retries, dead letters, a redrive (SERVE=1: until Ctrl-C)
+	@$(BIN)/python -m queuecraft demo $(if $(filter-out 0,$(SERVE)),--serve)
 
 test: check ## check, then every test and doctest, with the coverage gate
 	$(BIN)/coverage run -m pytest
