@@ -1,0 +1,121 @@
+"""Whether all is well on the broker, for a person or a probe."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import typer
+
+from queuecraft.cli.broker import Url, connected, run
+from queuecraft.cli.duration import seconds, spoken
+from queuecraft.cli.exits import ExitCode, sentence
+from queuecraft.cli.output import AsJson, say, say_json, show
+from queuecraft.drivers.base import QueueInfo
+from queuecraft.model.errors import ConnectionLost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """From when on a queue is in trouble.
+
+    >>> Limits(dead=0).problems(QueueInfo(name="billing", ready=2, dead=1, consumers=0))
+    ['1 dead letter', '2 ready and nobody consumes']
+    """
+
+    dead: int = 0
+    age: float = 300.0
+
+    def problems(self, info: QueueInfo) -> list[str]:
+        """What is wrong with a queue; what the broker does not tell is no trouble."""
+        if info.name.endswith(".dlq"):
+            return []  # told of the queue it belongs to
+        found: list[str] = []
+        if info.dead is not None and info.dead > self.dead:
+            found.append(f"{info.dead:,} dead letter{'' if info.dead == 1 else 's'}")
+        if info.ready and info.consumers == 0:
+            found.append(f"{info.ready:,} ready and nobody consumes")
+        elif info.ready and info.oldest_age is not None and info.oldest_age > self.age:
+            found.append(f"the oldest waits for {spoken(info.oldest_age)}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was found."""
+
+    reached: bool
+    error: str | None = None
+    queues: int = 0
+    trouble: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def code(self) -> ExitCode:
+        """How the command ends."""
+        if not self.reached:
+            return ExitCode.UNREACHABLE
+        return ExitCode.NO if self.trouble else ExitCode.DONE
+
+
+def health(
+    *,
+    max_dead: Annotated[
+        int, typer.Option(min=0, metavar="COUNT", help="Dead letters a queue may have.")
+    ] = 0,
+    max_age: Annotated[
+        float,
+        typer.Option(parser=seconds, metavar="TIME", help="How long a message may wait, as 5m."),
+    ] = 300.0,
+    connection_only: Annotated[
+        bool, typer.Option("--connection-only", help="Do not look at the queues.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option(parser=seconds, metavar="TIME", help="How long to wait for an answer.")
+    ] = 10.0,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether the broker answers and no queue is in trouble: dead letters, messages nobody
+    consumes, messages that wait too long.
+
+    Exit code 0: healthy. 1: a queue is in trouble. 3: the broker does not answer.
+    """
+    limits = None if connection_only else Limits(dead=max_dead, age=max_age)
+    verdict = run(_judge(url, limits, timeout))
+    healthy = verdict.code is ExitCode.DONE
+    if as_json:
+        say_json(
+            {
+                "status": "healthy" if healthy else "unhealthy",
+                "connected": verdict.reached,
+                "error": verdict.error,
+                "queues": verdict.queues,
+                "trouble": [
+                    {"queue": name, "problems": found} for name, found in verdict.trouble.items()
+                ],
+            }
+        )
+    elif not verdict.reached:
+        say(f"unhealthy: {verdict.error}", "bold red")
+    elif healthy:
+        say("healthy", "bold green")
+    else:
+        say("unhealthy", "bold red")
+        rows = [(name, "; ".join(found)) for name, found in verdict.trouble.items()]
+        show(("queue", "problem"), rows)
+    raise typer.Exit(verdict.code)
+
+
+async def _judge(url: str | None, limits: Limits | None, timeout: float) -> Verdict:
+    try:
+        async with asyncio.timeout(timeout), connected(url) as qc:
+            infos = [] if limits is None else await qc.admin.queues()
+    except ConnectionLost as error:
+        return Verdict(False, sentence(error))
+    except TimeoutError:
+        return Verdict(False, f"the broker did not answer within {timeout:g} s")
+    trouble = {} if limits is None else {info.name: limits.problems(info) for info in infos}
+    return Verdict(
+        True, None, len(infos), {name: found for name, found in trouble.items() if found}
+    )

@@ -1,0 +1,141 @@
+"""What a command prints: tables for a person, plain lines for a pipe, JSON for a program."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, TextIO, TypeAlias
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from queuecraft.observers.log import printable
+
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+Cell: TypeAlias = str | int | float | datetime | None
+
+
+def on_terminal(stream: TextIO | None = None) -> bool:
+    """Whether a person sees it, on a terminal that can draw."""
+    seen = sys.stdout if stream is None else stream
+    return seen.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def say(text: str, style: str = "") -> None:
+    """A line on standard output, whatever is in it made harmless."""
+    if on_terminal():
+        Console(highlight=False).print(Text(printable(text), style), soft_wrap=True)
+    else:
+        print(printable(text))
+
+
+def complain(text: str, *, label: str = "error") -> None:
+    """A line on standard error, red where colours are seen."""
+    console = Console(stderr=True, highlight=False)
+    for number, line in enumerate(text.split("\n")):
+        start = Text("" if number else f"{label}: ", "bold red")
+        console.print(start + Text(printable(line), "red"), soft_wrap=True)
+
+
+def say_json(value: object) -> None:
+    """A JSON document on a line of its own; nothing in it can steer a terminal."""
+    print(as_json(value))
+
+
+def complain_json(**fields: object) -> None:
+    """An error as a JSON document on standard error."""
+    print(as_json(fields), file=sys.stderr)
+
+
+def as_json(value: object) -> str:
+    """A value in one line of printable ASCII.
+
+    >>> as_json({"id": "\\x1b[31m", "at": datetime(2030, 1, 1, tzinfo=UTC)})
+    '{"id": "\\\\u001b[31m", "at": "2030-01-01T00:00:00Z"}'
+    """
+    return json.dumps(value, default=_plain).replace("\x7f", "\\u007f")
+
+
+def show(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+    """A table on a terminal; elsewhere a line for each row, its cells set apart by tabs."""
+    if on_terminal():
+        Console().print(table(columns, rows))
+        return
+    print("\t".join(columns))
+    for row in rows:
+        print("\t".join(printable(_bare(cell)) for cell in row))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
+    """A table to be drawn; long cells are folded, never cut."""
+    drawn = Table(box=None, pad_edge=False, header_style="bold")
+    rows = list(rows)
+    for at, name in enumerate(columns):
+        numeric = any(isinstance(row[at], int | float) for row in rows)
+        drawn.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(_drawn(cell) for cell in row))
+    return drawn
+
+
+def flush_output() -> None:
+    """Hand over what is printed; a reader that has gone away is no error."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        forget_output()
+
+
+def forget_output() -> None:
+    """Let nothing try to write to the closed pipe again, not even at the end of the process."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):
+        pass  # it is no real file
+
+
+def stamp(moment: datetime) -> str:
+    """A moment in UTC, to the second.
+
+    >>> stamp(datetime(2030, 1, 1, 12, 30, tzinfo=UTC))
+    '2030-01-01T12:30:00Z'
+    """
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _drawn(cell: Cell) -> Text:
+    match cell:
+        case None:
+            return Text("–", "dim")
+        case int():
+            return Text(f"{cell:,}")
+        case _:
+            return Text(printable(_bare(cell)))
+
+
+def _bare(cell: Cell) -> str:
+    match cell:
+        case None:
+            return ""
+        case datetime():
+            return stamp(cell)
+        case float():
+            return f"{cell:.1f}"
+        case _:
+            return str(cell)
+
+
+def _plain(value: Any) -> object:
+    if isinstance(value, datetime):
+        return stamp(value)
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).decode("utf-8", "backslashreplace")
+    return str(value)

@@ -1,0 +1,108 @@
+"""Payloads as they are typed, piped or kept in files: JSON, checked before anything is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import sys
+from collections.abc import AsyncGenerator, Generator
+from contextlib import contextmanager
+from typing import BinaryIO, NoReturn
+
+from queuecraft.model.errors import PayloadError
+
+CHUNK = 1 << 16  # bytes read at once
+
+
+def parse(text: str | bytes, where: str = "the payload") -> object:
+    """A JSON value.
+
+    >>> parse('{"id": "o-1"}')
+    {'id': 'o-1'}
+    >>> parse("{id: 1}")
+    Traceback (most recent call last):
+    queuecraft.model.errors.PayloadError: the payload is no JSON: Expecting property name ...
+    """
+    try:
+        value: object = json.loads(text, parse_constant=_no_number)
+    except json.JSONDecodeError as error:
+        at = f"line {error.lineno}, column {error.colno}"
+        if error.doc[:1] not in ("", '"', "{", "["):
+            raise PayloadError(
+                f"{where} is no JSON: {error.msg} at {at}; a text needs its quotes: '\"text\"'"
+            ) from None
+        raise PayloadError(f"{where} is no JSON: {error.msg} at {at}") from None
+    except UnicodeDecodeError:
+        raise PayloadError(f"{where} is no JSON: it is not UTF-8") from None
+    except RecursionError:
+        raise PayloadError(f"{where} is nested too deeply") from None
+    except ValueError as error:
+        raise PayloadError(f"{where} is no JSON: {error}") from None
+    return value
+
+
+def read(source: str | None, limit: int) -> object:
+    """The payload that an argument stands for: JSON, `@file`, `-` for standard input."""
+    if source is None:
+        return None
+    if source != "-" and not source.startswith("@"):
+        return parse(source)
+    with opened(source) as stream:
+        body = stream.read(limit + 1)
+    where = "standard input" if source == "-" else source[1:]
+    if len(body) > limit:
+        raise PayloadError(f"{where} has more than {limit:,} bytes, the most a message may have")
+    return parse(body, where)
+
+
+@contextmanager
+def opened(source: str | None) -> Generator[BinaryIO]:
+    """The bytes of `@file`, or of standard input."""
+    if source is None or source == "-":
+        yield sys.stdin.buffer
+        return
+    with open(source.removeprefix("@"), "rb") as stream:
+        yield stream
+
+
+async def lines(stream: BinaryIO, limit: int) -> AsyncGenerator[list[tuple[int, bytes]]]:
+    """The lines of a stream with their numbers, as many at a time as have come; blank ones are
+    left out. Waiting for more gives up the event loop, so that a connection stays alive."""
+    number = 0
+    rest = b""
+    while chunk := await _chunk(stream):
+        *whole, rest = (rest + chunk).split(b"\n")
+        if len(rest) > limit:
+            raise PayloadError(f"line {number + len(whole) + 1} has more than {limit:,} bytes")
+        found = list(enumerate(whole, number + 1))
+        number += len(whole)
+        yield [(at, line) for at, line in found if line.strip()]
+    if rest.strip():
+        yield [(number + 1, rest)]
+
+
+async def _chunk(stream: BinaryIO) -> bytes:
+    try:
+        file = stream.fileno()
+        waits = not stat.S_ISREG(os.fstat(file).st_mode)
+    except (OSError, ValueError):
+        return stream.read(CHUNK)  # not a real file
+    if waits:
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        try:
+            loop.add_reader(file, ready.set)
+        except OSError:
+            pass  # always ready, as /dev/null
+        else:
+            try:
+                await ready.wait()
+            finally:
+                loop.remove_reader(file)
+    return os.read(file, CHUNK)
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no JSON number")

@@ -1,0 +1,73 @@
+"""Many messages on their way from queue to queue: the bar, the report, and an end at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
+
+import typer
+
+from queuecraft.cli.broker import run
+from queuecraft.cli.exits import ExitCode
+from queuecraft.cli.output import complain, say, say_json
+from queuecraft.cli.progress import progress
+from queuecraft.model.errors import QueueError
+from queuecraft.runtime.redrive import Redrive
+
+SHOWN = 10  # errors told one by one
+
+Work: TypeAlias = Callable[[Callable[[Redrive], object]], Coroutine[Any, Any, Redrive]]
+"""Moves messages, calling what it is given with how far it has come."""
+
+
+def carry_out(what: str, work: Work, *, dry_run: bool, as_json: bool) -> None:
+    """Do the work under a bar and tell how it ended, also when Ctrl-C or an outage ends it."""
+    state = Redrive(total=0, dry_run=dry_run)
+    interrupted = False
+    with progress(what) as draw:
+
+        def note(now: Redrive) -> None:
+            nonlocal state
+            state = now
+            draw(now.seen, now.total)
+
+        try:
+            state = run(work(note))
+        except KeyboardInterrupt:
+            interrupted = True
+        except QueueError:
+            if state.seen:
+                _report(state, interrupted=True, as_json=as_json)
+            raise
+    _report(state, interrupted=interrupted, as_json=as_json)
+    if interrupted:
+        raise typer.Exit(ExitCode.INTERRUPTED)
+    if state.refused:
+        raise typer.Exit(ExitCode.NO)
+
+
+def _report(state: Redrive, *, interrupted: bool, as_json: bool) -> None:
+    if as_json:
+        say_json(
+            {
+                "total": state.total,
+                "moved": state.moved,
+                "kept": state.kept,
+                "refused": state.refused,
+                "dry_run": state.dry_run,
+                "interrupted": interrupted,
+                "errors": list(state.errors),
+            }
+        )
+        return
+    for error in state.errors[:SHOWN]:
+        complain(error, label="refused")
+    if state.refused > SHOWN:
+        complain(f"{state.refused - SHOWN:,} more", label="refused")
+    counts = f"{state.moved:,} moved, {state.kept:,} not meant, {state.refused:,} refused"
+    if interrupted:
+        say(f"Interrupted: {counts}; the rest is where it was.", "yellow")
+    elif state.dry_run:
+        say(f"Dry run: {state.moved:,} would move, {state.kept:,} not meant, nothing was changed.")
+    else:
+        say(f"Done: {counts}.")

@@ -1,0 +1,172 @@
+"""Making and unmaking: queues, exchanges, bindings, and what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, TypeAlias
+
+import typer
+
+from queuecraft.cli.broker import Url, connected, run
+from queuecraft.cli.completion import QueueName
+from queuecraft.cli.confirmation import Yes, confirm
+from queuecraft.cli.output import AsJson, say, say_json
+from queuecraft.cli.pairs import pairs
+from queuecraft.drivers.base import Exchange, QueueInfo
+from queuecraft.model.errors import ConfigError
+from queuecraft.model.queue import EXCHANGE_TYPES, ExchangeType
+
+Events: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="EVENT...", help="Events or patterns, as order.placed or 'order.*'."),
+]
+ExchangeName: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--exchange", metavar="NAME", help="Another exchange than the one set."),
+]
+Match: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--match", metavar="NAME=VALUE", help="A header wanted, on a headers exchange."),
+]
+
+
+def declare(
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Its name.")],
+    events: Events = None,
+    *,
+    exchange: ExchangeName = None,
+    exchange_type: Annotated[
+        str | None, typer.Option("--type", metavar="TYPE", help="Of the exchange, if it is new.")
+    ] = None,
+    dead_letters: Annotated[bool, typer.Option(help="Make its dead-letter queue as well.")] = True,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a queue, with its dead-letter queue and bindings. Making it again only adds.
+
+    Example: queuecraft declare billing order.placed 'payment.*'
+    """
+    patterns = events or []
+
+    async def work() -> None:
+        async with connected(url, creates=True) as qc:
+            meant: Exchange | str | None = exchange
+            if exchange_type is not None:
+                meant = Exchange(exchange or qc.settings.exchange, _type(exchange_type))
+            await qc.admin.declare(queue, *patterns, exchange=meant, dead_letters=dead_letters)
+
+    run(work())
+    _told(
+        as_json, f"Declared {queue!r}{_to(patterns, ', bound')}.", declared=queue, events=patterns
+    )
+
+
+def bind(
+    queue: QueueName,
+    events: Events = None,
+    *,
+    exchange: ExchangeName = None,
+    match: Match = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a queue more events, from now on.
+
+    Example: queuecraft bind audit 'user.#'
+    """
+    patterns = events or []
+    headers = pairs("--match", match)
+
+    async def work() -> None:
+        async with connected(url) as qc:
+            await qc.admin.bind(queue, *patterns, exchange=exchange, headers=headers)
+
+    run(work())
+    _told(as_json, f"Queue {queue!r} is bound{_to(patterns)}.", bound=queue, events=patterns)
+
+
+def unbind(
+    queue: QueueName,
+    events: Events = None,
+    *,
+    exchange: ExchangeName = None,
+    match: Match = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a queue these events no more; what it has it keeps.
+
+    Example: queuecraft unbind audit 'user.#'
+    """
+    patterns = events or []
+    headers = pairs("--match", match)
+
+    async def work() -> None:
+        async with connected(url) as qc:
+            await qc.admin.unbind(queue, *patterns, exchange=exchange, headers=headers)
+
+    run(work())
+    text = f"Queue {queue!r} is not bound{_to(patterns)} any more."
+    _told(as_json, text, unbound=queue, events=patterns)
+
+
+def purge(queue: QueueName, *, yes: Yes = False, url: Url = None, as_json: AsJson = False) -> None:
+    """Forget what is ready in a queue, for good; in-flight and delayed messages stay.
+
+    Example: queuecraft purge scratch --yes
+    """
+    info = run(_inspect(url, queue))
+    confirm(f"forget {_messages(info.ready)} in {queue!r} for good", yes=yes)
+
+    async def work() -> int:
+        async with connected(url) as qc:
+            return await qc.admin.purge(queue)
+
+    purged = run(work())
+    _told(as_json, f"Purged {_messages(purged)} from {queue!r}.", queue=queue, purged=purged)
+
+
+def delete(queue: QueueName, *, yes: Yes = False, url: Url = None, as_json: AsJson = False) -> None:
+    """Remove a queue with its bindings and messages; its dead-letter queue stays.
+
+    Example: queuecraft delete scratch --yes
+    """
+    info = run(_inspect(url, queue))
+    held = [each for each in (info.ready, info.in_flight, info.delayed) if each is not None]
+    confirm(f"delete {queue!r} with {_messages(sum(held) if held else None)} for good", yes=yes)
+
+    async def work() -> None:
+        async with connected(url) as qc:
+            await qc.admin.delete(queue)
+
+    run(work())
+    _told(as_json, f"Deleted {queue!r}.", deleted=queue)
+
+
+async def _inspect(url: str | None, queue: str) -> QueueInfo:
+    async with connected(url) as qc:
+        return await qc.admin.inspect(queue)
+
+
+def _told(as_json: bool, text: str, **fields: object) -> None:
+    if as_json:
+        say_json(fields)
+    else:
+        say(text)
+
+
+def _to(patterns: Sequence[str], verb: str = "") -> str:
+    return f"{verb} to {', '.join(map(repr, patterns))}" if patterns else ""
+
+
+def _messages(count: int | None) -> str:
+    if count is None:
+        return "all messages"
+    return f"{count:,} message{'' if count == 1 else 's'}"
+
+
+def _type(text: str) -> ExchangeType:
+    for known in EXCHANGE_TYPES:
+        if known == text:
+            return known
+    raise ConfigError(f"--type {text!r}: expected one of {', '.join(EXCHANGE_TYPES)}")

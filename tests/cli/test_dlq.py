@@ -1,0 +1,215 @@
+"""`queuecraft dlq`: dead letters seen, understood, sent back and forgotten."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from typing import Any
+
+import pytest
+
+from queuecraft.drivers.base import Outgoing
+from tests.cli.shell import Shell
+from tests.cli.test_queues import HOSTILE
+from tests.runtime.support import changed, dead_letter
+
+
+def letters(shell: Shell, count: int = 3, **about: Any) -> None:
+    shell.declare("billing", "order.*")
+    shell.put(*(dead_letter(f"m-{number}", **about) for number in range(count)))
+
+
+def test_a_list_tells_what_failed_and_why(shell: Shell) -> None:
+    letters(shell)
+    header, *rows = shell.ok("dlq", "list", "billing").splitlines()
+    assert header.split("\t") == [
+        *("id", "event", "reason", "error", "failures", "failed at", "group"),
+    ]
+    assert [row.split("\t")[0] for row in rows] == ["m-0", "m-1", "m-2"]
+    assert rows[0].split("\t")[1:6] == [
+        *("order.placed", "handler-error", "ValueError: no money", "4", "2025-06-15T15:06:40Z"),
+    ]
+    assert shell.ids("billing.dlq") == ["m-0", "m-1", "m-2"]
+
+
+def test_the_queue_may_be_named_either_way(shell: Shell) -> None:
+    letters(shell, 1)
+    for name in ("billing", "billing.dlq"):
+        assert [each["id"] for each in shell.json("dlq", "list", name)] == ["m-0"]
+
+
+def test_a_list_as_json_has_stable_keys(shell: Shell) -> None:
+    letters(shell, 1)
+    (letter,) = shell.json("dlq", "list", "billing")
+    assert list(letter) == [
+        *("id", "queue", "event", "reason", "error_type", "error", "traceback", "failures"),
+        *("failed_at", "group", "key", "content_type", "headers"),
+        *("payload", "body", "body_base64"),
+    ]
+    assert letter["payload"] == {"id": "o-1", "total": 9.5}
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (("--error", "timeout"), ["slow", "old"]),
+        (("--event", "user.*"), ["user"]),
+        (("--reason", "expired"), ["late"]),
+        (("--id", "slow", "--id", "late"), ["slow", "late"]),
+        (("--older-than", "1d"), ["old"]),
+        (("--newer-than", "1h"), ["slow", "user", "late"]),
+        (("--error", "timeout", "--newer-than", "1h"), ["slow"]),
+        (("--limit", "2"), ["slow", "user"]),
+        (("--error", "nothing like it"), []),
+    ],
+)
+def test_some_of_them_may_be_chosen(
+    shell: Shell, options: tuple[str, ...], found: list[str]
+) -> None:
+    shell.declare("billing", "order.*")
+    now = time.time()
+    shell.put(
+        dead_letter("slow", error_type="TimeoutError", failed_at=now),
+        dead_letter("user", event="user.created", failed_at=now),
+        dead_letter("late", failed_at=now, headers={"x-reason": "expired"}),
+        dead_letter("old", error_type="TimeoutError", failed_at=now - 200_000),
+    )
+    assert [each["id"] for each in shell.json("dlq", "list", "billing", *options)] == found
+    shell.ok("dlq", "redrive", "billing", *options)
+    assert shell.ids("billing") == found
+
+
+def test_the_group_of_like_failures_may_be_chosen(shell: Shell) -> None:
+    shell.declare("billing", "order.*")
+    shell.put(dead_letter("a", error_type="KeyError"), dead_letter("b", error_type="OSError"))
+    group = shell.json("dlq", "list", "billing")[1]["group"]
+    chosen = shell.json("dlq", "list", "billing", "--group", group)
+    assert [each["id"] for each in chosen] == ["b"]
+
+
+def test_one_is_shown_with_its_whole_story(shell: Shell) -> None:
+    letters(shell, headers={"tenant": "acme"})
+    printed = shell.ok("dlq", "show", "billing", "m-1")
+    for told in (
+        *("m-1", "order.placed", "billing", "handler-error", "ValueError: no money"),
+        *("Traceback:", "tenant: acme", '{"id": "o-1", "total": 9.5}'),
+    ):
+        assert told in printed
+    (letter,) = shell.json("dlq", "show", "billing", "m-1")
+    assert letter["id"] == "m-1"
+
+
+def test_one_far_down_is_found_and_a_list_that_did_not_look_so_far_says_so(shell: Shell) -> None:
+    letters(shell, 10_001)
+    shell.put(dead_letter("last", error="at the very end"))
+    assert shell.json("dlq", "show", "billing", "last")[0]["id"] == "last"
+    for option in ((), ("--json",)):
+        result = shell("dlq", "list", "billing", "--error", "very end", *option)
+        assert result.exit_code == 0
+        assert "the first 10,000 of 10,002" in result.stderr
+    found = shell.json("dlq", "list", "billing", "--error", "very end", "--limit", "20000")
+    assert [each["id"] for each in found] == ["last"]
+
+
+def test_the_payload_of_a_compressed_dead_letter_is_shown(shell: Shell) -> None:
+    shell.declare("billing")
+    letter = dead_letter("m-1", body=gzip.compress(b'{"id": "o-1"}'))
+    shell.put(changed(letter, content_encoding="gzip"))
+    (shown,) = shell.json("dlq", "show", "billing", "m-1")
+    assert shown["payload"] == {"id": "o-1"}
+
+
+def test_one_that_is_not_there_is_exit_code_4(shell: Shell) -> None:
+    letters(shell, 1)
+    result = shell("dlq", "show", "billing", "m-9\x1b[0m")
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert r"there is no dead letter 'm-9\x1b[0m'" in result.stderr
+    result = shell("dlq", "show", "billing", "m-9", "--json")
+    assert json.loads(result.stderr)["kind"] == "UnknownMessage"
+
+
+@pytest.mark.parametrize("command", [("list", "billing"), ("show", "billing", HOSTILE)])
+@pytest.mark.parametrize("option", [(), ("--json",)])
+def test_nothing_in_a_dead_letter_can_steer_the_terminal(
+    shell: Shell, command: tuple[str, ...], option: tuple[str, ...]
+) -> None:
+    shell.declare("billing")
+    story = {"x-reason": HOSTILE, "x-traceback": HOSTILE * 3, HOSTILE: HOSTILE}
+    shell.put(
+        dead_letter(
+            HOSTILE,
+            event=HOSTILE,
+            error=HOSTILE,
+            error_type=HOSTILE,
+            body=HOSTILE.encode(),
+            headers=story,
+        )
+    )
+    printed = shell.ok("dlq", *command, *option)
+    assert all(each.isprintable() or each in "\t\n" for each in printed)
+    assert "[bold]b[/bold]" in printed
+
+
+def test_dead_letters_go_back_to_the_queue_that_failed_them(shell: Shell) -> None:
+    letters(shell, 250)
+    assert shell.ok("dlq", "redrive", "billing") == ("Done: 250 moved, 0 not meant, 0 refused.\n")
+    assert shell.ids("billing.dlq") == []
+    assert shell.ids("billing") == [f"m-{number}" for number in range(250)]
+
+
+def test_a_dry_run_only_counts(shell: Shell) -> None:
+    letters(shell)
+    assert "3 would move" in shell.ok("dlq", "redrive", "billing", "--dry-run")
+    (told,) = shell.json("dlq", "redrive", "billing", "--dry-run", "--limit", "2")
+    assert (told["moved"], told["dry_run"]) == (2, True)
+    assert len(shell.ids("billing.dlq")) == 3
+
+
+def test_another_queue_may_be_named_to_send_to(shell: Shell) -> None:
+    letters(shell)
+    shell.declare("mended")
+    shell.ok("dlq", "redrive", "billing", "--to", "mended", "--limit", "1", "--rate", "100")
+    assert shell.ids("mended") == ["m-0"]
+
+
+def test_what_is_refused_is_told_and_makes_exit_code_1(shell: Shell) -> None:
+    letters(shell, 2)
+    shell.put(dead_letter("lost", queue="gone\x1b[31m"))
+    result = shell("dlq", "redrive", "billing")
+    assert result.exit_code == 1
+    assert r"lost: its queue 'gone\x1b[31m' does not exist" in result.stderr
+    assert "2 moved, 0 not meant, 1 refused" in result.stdout
+    assert shell.ids("billing.dlq") == ["lost"]
+
+
+def test_purging_asks_first(shell: Shell) -> None:
+    letters(shell)
+    result = shell("dlq", "purge", "billing", input="y\n")
+    assert result.exit_code == 2
+    assert "forget 3 dead letters of 'billing' for good" in result.stderr
+    assert shell.json("dlq", "purge", "billing", "--yes") == [{"queue": "billing", "purged": 3}]
+    assert shell.ids("billing.dlq") == []
+
+
+def test_a_queue_without_dead_letters_is_never_taken_for_one(shell: Shell) -> None:
+    shell.ok("declare", "plain", "order.*", "--no-dead-letters")
+    shell.ok("publish", "order.placed", "1")
+    for command in (("purge", "plain", "--yes"), ("redrive", "plain"), ("list", "plain")):
+        result = shell("dlq", *command)
+        assert result.exit_code == 4
+        assert "has no dead-letter queue 'plain.dlq'" in result.stderr
+    assert len(shell.ids("plain")) == 1
+
+
+def test_a_dead_letter_queue_of_another_name_is_named_exactly(shell: Shell) -> None:
+    shell.declare("billing")
+    shell.ok("declare", "graveyard", "--no-dead-letters")
+    shell.put(dead_letter("m-1", to="graveyard"))
+    shell.put(Outgoing(b"1", "no-origin", queue="graveyard"))
+    assert [each["id"] for each in shell.json("dlq", "list", "graveyard", "--exact")] == [
+        *("m-1", "no-origin"),
+    ]
+    result = shell("dlq", "redrive", "graveyard", "--exact")
+    assert result.exit_code == 1  # one of them does not tell where it comes from
+    assert shell.ids("billing") == ["m-1"]
