@@ -517,3 +517,20 @@ async def test_a_failed_message_tells_its_observers(stage: Stage) -> None:
     assert (fact.worker, fact.attempt, fact.reason) == ("billing", 1, "handler-error")
     assert fact.failure is not None
     assert fact.failure.error == "no"
+
+
+async def test_workers_that_share_a_queue_must_handle_the_same() -> None:
+    qc = QueueCraft("local://")
+    qc.worker("billing").on("order.placed", print)
+    qc.worker("billing").on("order.paid", print)
+    with pytest.raises(ConfigError, match=r"share queue 'billing'.*order\.paid, order\.placed"):
+        await qc.open()
+    await qc.shutdown()
+
+
+async def test_workers_that_handle_the_same_may_share_a_queue() -> None:
+    qc = QueueCraft("local://")
+    qc.worker("billing").on("order.placed", print)
+    qc.worker("billing").on("order.placed", print)
+    async with qc:
+        assert len(qc.workers) == 2

@@ -499,6 +499,7 @@ class QueueCraft:
         Raises `ConnectionLost` when no host answers, `ConfigError` when trying again is no use."""
         if self._shutting_down is not None:
             raise ConnectionLost("this QueueCraft is shut down; make a new one", operation="open")
+        self._check_handlers()
         await self._engine.connection.connect()
         for worker in self._workers:
             if worker.handlers:
@@ -560,6 +561,21 @@ class QueueCraft:
                 self._named_queues.clear()
             queue = self._named_queues[name] = Queue(name)
         return queue
+
+    def _check_handlers(self) -> None:
+        """Workers that share a queue get each other's messages, so they must handle the same."""
+        first: dict[str, Worker] = {}
+        for worker in self._workers:
+            if not worker.handlers:
+                continue
+            other = first.setdefault(worker.queue_name, worker)
+            ours, theirs = ({each.pattern for each in one.handlers} for one in (worker, other))
+            if ours != theirs:
+                odd = ", ".join(sorted(ours ^ theirs))
+                raise ConfigError(
+                    f"two workers share queue {worker.queue_name!r}, and only one of them handles "
+                    f"{odd}; put all handlers on one worker, or give each a queue of its own"
+                )
 
     def _named_workers(self) -> list[Worker]:
         """Without those still being built, whose names are not known yet."""

@@ -69,6 +69,8 @@ class Queue(Generic[T]):
     policy: Policy = Policy()
     bindings: tuple[Binding, ...] = ()
     dead_letters: DeadLetterTarget | None = None
+    single_active: bool = False
+    """Whether only one consumer at a time is given messages, and the others stand by."""
 
     def __post_init__(self) -> None:
         check_name("queue", self.name)

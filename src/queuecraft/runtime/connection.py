@@ -74,16 +74,12 @@ class Connection:
         self._failed = None  # asked for by hand, it is tried again
         if self.current is None and self._task is None and self.state == "disconnected":
             self._start(once=True)
-        try:
-            await self.ready(patient=False)
-        except ConnectionLost as error:
-            if isinstance(error.__cause__, ConfigError):
-                raise error.__cause__ from None
-            raise
+        await self.ready(patient=False)
 
     async def ready(self, *, patient: bool = True) -> Driver:
         """An open driver; waits for one as long as reconnecting goes on, or, if not patient,
-        until each host has been tried once more."""
+        until each host has been tried once more. Raises `ConnectionLost` when there is none to be
+        had, `ConfigError` when trying again would be of no use."""
         rounds = self._rounds
         patient = patient and self._settings.auto_reconnect
         while self.current is None:
@@ -220,11 +216,14 @@ class Connection:
                 self._rounds += 1
                 self._refusal = error
                 self._changed.set()
-            hopeless = len(self._drivers) == 1 and isinstance(error.__cause__, ConfigError)
-            if hopeless or (limit is not None and attempt >= limit):
+            if self._is_hopeless(error) or (limit is not None and attempt >= limit):
                 return error, attempt
             await self._pause(rounds if place == 0 else 0, attempt, error)
         return None, attempt
+
+    def _is_hopeless(self, error: QueueError) -> bool:
+        """Whether no further attempt can end otherwise."""
+        return len(self._drivers) == 1 and isinstance(error.__cause__, ConfigError)
 
     async def _pause(self, rounds: int, attempt: int, error: QueueError) -> None:
         delay = 0.0
@@ -245,7 +244,7 @@ class Connection:
             if isinstance(error, asyncio.CancelledError) and being_cancelled():
                 raise
             lost = self._as_lost(error)
-            self.last_error = str(lost)
+            self.last_error = lost.message
             return lost
         self.current = driver
         self.generation += 1
@@ -291,6 +290,8 @@ class Connection:
             return error
         if isinstance(error, TimeoutError):
             reason = f"no answer within {self._settings.timeout:g} s"
+        elif isinstance(error, QueueError):
+            reason = error.message
         else:
             reason = str(error) or repr(error)
         lost = ConnectionLost(f"cannot connect: {reason}", broker=self.traits.name)
@@ -300,6 +301,8 @@ class Connection:
     def _fail(self, error: QueueError, attempts: int) -> None:
         what = f"gave up after {attempts} attempts to connect" if attempts else "not connected"
         text = f"{what}: {error.message}; open() tries again"
+        if self._is_hopeless(error):
+            text = error.message
         self._failed = ConnectionLost(text, broker=self.traits.name)
         self._failed.__cause__ = error
         self._change("disconnected", error)
@@ -308,15 +311,20 @@ class Connection:
     def _change(self, state: ConnectionState, error: QueueError | None = None) -> None:
         old, self.state = self.state, state
         if error is not None:
-            self.last_error = str(error)
+            self.last_error = error.message
         self._changed.set()
         if old != state and self._facts.wants(ConnectionStateChanged):
             text = None if error is None else str(error)
             self._facts.emit(ConnectionStateChanged(old=old, new=state, error=text))
 
 
-def _again(error: ConnectionLost) -> ConnectionLost:
+def _again(error: ConnectionLost) -> QueueError:
     """The same error for one more caller: raised again and again, one object would grow."""
+    cause = error.__cause__
+    if isinstance(cause, ConnectionLost):
+        cause = cause.__cause__
+    if isinstance(cause, ConfigError):  # nothing to wait for: it says what is to be changed
+        return ConfigError(cause.message, broker=cause.broker, operation=cause.operation)
     again = ConnectionLost(error.message, broker=error.broker, operation=error.operation)
     again.__cause__ = error.__cause__
     return again

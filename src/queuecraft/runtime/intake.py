@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from queuecraft.clock import Clock, Timer
 from queuecraft.drivers.base import ConnectionLost, Delivery, Driver, Queue
-from queuecraft.model.errors import QueueError
+from queuecraft.model.errors import ConfigError, QueueError
 from queuecraft.runtime.connection import Connection
 from queuecraft.runtime.counters import Counters
 from queuecraft.runtime.facts import Facts, MessagesDelivered
@@ -295,7 +295,7 @@ class Intake:
 
     async def _recover(self, settler: Settler | None, error: Exception) -> None:
         """Receiving failed: begin again with another session."""
-        if isinstance(error, ConnectionLost):
+        if isinstance(error, ConnectionLost | ConfigError):
             if settler is not None:
                 self._owner.session_lost(settler, error)
             elif self._connection.state in ("disconnected", "closing", "closed"):

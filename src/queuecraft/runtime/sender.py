@@ -10,6 +10,7 @@ from queuecraft.clock import Clock, Timer
 from queuecraft.drivers.base import ACCEPTED, Accepted, Driver, Outgoing, Receipt, Rejected, Unknown
 from queuecraft.failpoints import failpoint
 from queuecraft.model.errors import (
+    ConfigError,
     ConnectionLost,
     PublishError,
     QueueError,
@@ -172,10 +173,14 @@ class Sender:
         exchange = entry.recipe.exchange
         try:
             driver = await connection.ready(patient=patient)
-            if entry.recipe.prepared or exchange is None:
-                return driver
+        except (ConnectionLost, ConfigError) as error:  # and there will be none
+            self._fail(self.entries, error)
+            return None
+        if entry.recipe.prepared or exchange is None:
+            return driver
+        try:
             await connection.prepare(exchange)
-        except ConnectionLost as error:  # and there will be none
+        except ConnectionLost as error:
             self._fail(self.entries, error)
         except QueueError as error:  # the exchange cannot be made: that is this caller's alone
             entry.end(error)

@@ -300,8 +300,11 @@ class Worker:
         plan = self._plan
         name = self.queue_name
         queue: Queue[Any] = plan.queue or Queue(name)
+        # Several consumers at once would mix the order that each of them keeps.
+        grouped = self._engine.connection.traits.key_order == "group"
         return replace(
             queue,
+            single_active=queue.single_active or (self.ordered and grouped),
             **plan.properties,
             policy=self.policy,
             # A dead-letter queue gets dead letters alone, not the events they once were.
