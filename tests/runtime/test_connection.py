@@ -325,6 +325,27 @@ async def test_a_mistake_in_the_configuration_is_not_tried_again() -> None:
     await qc.shutdown()
 
 
+async def test_what_has_worked_before_is_tried_again_whatever_is_wrong_now() -> None:
+    class Removable(FaultyDriver):
+        away = 0
+
+        async def open(self) -> None:
+            if self.away:
+                self.away -= 1
+                raise ConfigError("the folder does not exist")
+            await super().open()
+
+    driver = Removable(inline=False)
+    shop = Shop(drivers=[driver])
+    await shop.qc.open()
+    driver.away = 3  # unmounted, say
+    await driver.drop()
+    publish = shop.publish("m-1")
+    await shop.clock.advance(29)
+    assert await publish == "m-1"
+    await shop.qc.shutdown()
+
+
 async def test_a_worker_without_a_place_to_work_does_not_wait_for_one() -> None:
     qc = QueueCraft(drivers=[Misplaced()])
     worker = qc.worker("billing").on("order.placed", print)
@@ -389,7 +410,7 @@ async def test_a_state_that_stays_is_not_told_again(shop: Shop) -> None:
 async def test_every_change_of_state_is_a_log_line(
     inline: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.INFO, logger="queuecraft"):
+    with caplog.at_level(logging.DEBUG, logger="queuecraft"):
         async with Shop(inline=inline) as shop:
             await lose(shop)
     text = caplog.text

@@ -104,15 +104,19 @@ async def test_failures_and_redeliveries_do_not_inflate_each_other(inline: bool)
     ]
 
 
-@pytest.mark.parametrize("concurrency", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("concurrency", "limit", "times"), [(1, 20, 3), (2, 20, 3), (4, 20, 3), (4, 2, 2), (4, 1, 1)]
+)
 @both
-async def test_a_message_redelivered_three_times_is_handled_alone(
-    concurrency: int, inline: bool
+async def test_a_message_is_handled_alone_before_it_is_given_up(
+    concurrency: int, limit: int, times: int, inline: bool
 ) -> None:
     alone: list[tuple[int, int | None]] = []
     seen = Ledger()
     async with tidy(inline=inline) as stage:
-        worker = stage.qc.worker("numbers", concurrency=concurrency, prefetch=8)
+        worker = stage.qc.worker(
+            "numbers", concurrency=concurrency, prefetch=8, max_redeliveries=limit
+        )
         others = 0
 
         @worker.on(word)
@@ -133,7 +137,7 @@ async def test_a_message_redelivered_three_times_is_handled_alone(
 
         await stage.driver.declare(worker.definition)
         await stage.qc.publish(number, 1)
-        await redelivered(stage, worker, 3)
+        await redelivered(stage, worker, times)
         await stage.qc.publish_many(word, ["a"] * 12)
         await stage.driver.send([])
         async with running(worker):

@@ -26,7 +26,7 @@ from queuecraft.runtime.slot import Slot
 if TYPE_CHECKING:
     from queuecraft.runtime.consumer import Consumer
 
-ALONE_FROM = 3  # redeliveries from which a message is handled with no neighbours
+ALONE_FROM = 3  # redeliveries from which a message is handled with no neighbours, at the latest
 
 
 class Admission:
@@ -67,7 +67,9 @@ class Admission:
             again = consumer.fail(delivery, settler, outcome, attempt)
             consumer.leave(delivery, settler, again)
             return None
-        if delivery.redeliveries >= ALONE_FROM and not await consumer.be_alone(slot, settler):
+        # Before it is condemned, it has to be seen alone once: its neighbours may be innocent.
+        alone_from = ALONE_FROM if limit is None else min(ALONE_FROM, max(limit, 1))
+        if delivery.redeliveries >= alone_from and not await consumer.be_alone(slot, settler):
             await consumer.put_back(delivery, settler)
             return None
         if policy.ack_timeout is not None:

@@ -222,8 +222,10 @@ class Connection:
         return None, attempt
 
     def _is_hopeless(self, error: QueueError) -> bool:
-        """Whether no further attempt can end otherwise."""
-        return len(self._drivers) == 1 and isinstance(error.__cause__, ConfigError)
+        """Whether no further attempt can end otherwise. What worked before may work again: a disk
+        that is away is not a mistake of the configuration."""
+        mistaken = isinstance(error.__cause__, ConfigError)
+        return mistaken and len(self._drivers) == 1 and not self.generation
 
     async def _pause(self, rounds: int, attempt: int, error: QueueError) -> None:
         delay = 0.0
