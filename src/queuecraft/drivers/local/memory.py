@@ -225,19 +225,23 @@ class MemoryDriver(Driver):
         return () if inbox is None else (inbox,)
 
     def _info(self, inbox: Inbox) -> QueueInfo:
-        dead = inbox.queue.dead_letters
+        target = inbox.queue.dead_letters
+        dead = None if target is None else self._inboxes.get(target.queue)
         heads = [level[0].sent for level in (inbox.ready, *inbox.urgent.values()) if level]
         since = [sent.due_at or sent.timestamp for sent in heads]
         known = [when for when in since if when is not None]
         return QueueInfo(
             name=inbox.name,
             ready=len(inbox),
-            in_flight=sum(len(each.held) for each in self._subscriptions if each.inbox is inbox),
+            in_flight=self._held(inbox),
             delayed=inbox.delayed,
-            dead=len(self._inboxes[dead.queue]) if dead and dead.queue in self._inboxes else None,
+            dead=None if dead is None else len(dead) + self._held(dead),
             consumers=sum(each.inbox is inbox for each in self._subscriptions),
             oldest_age=max(0.0, self._now() - min(known)) if known else None,
         )
+
+    def _held(self, inbox: Inbox) -> int:
+        return sum(len(each.held) for each in self._subscriptions if each.inbox is inbox)
 
     def _put_later(self, inbox: Inbox, message: Outgoing, due_at: float) -> None:
         if due_at <= self._now():

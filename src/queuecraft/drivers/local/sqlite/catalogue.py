@@ -19,7 +19,7 @@ from queuecraft.model.queue import DeadLetterTarget
 class Place:
     """A queue: its number in the file, and the other processes that consume it."""
 
-    __slots__ = ("consumers", "first", "last", "number", "queue", "sessions")
+    __slots__ = ("active", "consumers", "first", "last", "number", "queue", "sessions")
 
     def __init__(self, number: int, queue: Queue) -> None:
         self.number = number
@@ -27,6 +27,11 @@ class Place:
         self.first, self.last = bounds(number)
         self.sessions: set[str] = set()
         self.consumers: list[ConsumerInfo] = []
+        self.active: int | None = None  # the only consumer that gets messages, if it is one
+
+    def stands_by(self, consumer: int) -> bool:
+        """Whether a consumer has to wait until another one is gone."""
+        return self.active is not None and self.active != consumer
 
 
 class Catalogue:
@@ -45,7 +50,10 @@ class Catalogue:
         version = value(connection, "SELECT topology FROM state")
         if version != self._version:
             self._version = 0  # unless all goes well
-            self._load(connection)
+            try:
+                self._load(connection)
+            except (AttributeError, LookupError, TypeError, ValueError) as error:
+                raise apsw.CorruptError(f"what is declared cannot be read: {error!r}") from error
             self._version = version
 
     def forget(self) -> None:
@@ -182,11 +190,15 @@ class Catalogue:
         for exchange, pattern, headers, number in connection.execute("SELECT * FROM binding"):
             known = self.exchanges.known[exchange]
             self.exchanges.bind(Binding(known, pattern, unpack(headers)), self.numbers[number])
-        for session, pid, number, queue, prefetch in connection.execute(
-            "SELECT session, pid, number, queue, prefetch "
+        oldest: dict[int, int] = {}
+        for session, pid, number, queue, prefetch, single in connection.execute(
+            "SELECT session, pid, number, queue, prefetch, single "
             "FROM consumer JOIN session ON session = name ORDER BY number"
         ):
             place = self.numbers[queue]
+            oldest.setdefault(queue, number)
+            if single:
+                place.active = oldest[queue]
             place.consumers.append(
                 ConsumerInfo(place.queue.name, f"process-{pid}-{number}", prefetch)
             )

@@ -35,7 +35,7 @@ def info(
         ready=stored - in_flight,
         in_flight=in_flight,
         delayed=delayed,
-        dead=None if dead is None else ready(connection, dead),
+        dead=None if dead is None else _counts(connection, dead)[0],
         consumers=len(place.consumers),
         oldest_age=max(0.0, now - min(known)) if known else None,
     )
@@ -113,7 +113,7 @@ async def after_restart(database: Database, connection: apsw.Connection) -> None
     """The first to open the file after the machine was started: queues and exchanges that are not
     durable are gone, as they would be from a broker."""
     boot = _boot()
-    if value(connection, "SELECT boot FROM state") == boot:
+    if database.read(connection, "open", lambda c: value(c, "SELECT boot FROM state")) == boot:
         return
 
     def work(connection: apsw.Connection) -> None:
@@ -175,7 +175,7 @@ def _heads(connection: apsw.Connection, place: Place) -> Iterator[Delivery]:
                 break
             position, data = row
             yield Delivery(decode(data, position), place.queue.name)
-            start = level_of(position) + PLACES
+            start = level_of(max(start, position)) + PLACES  # further on, even in a damaged file
 
 
 def _delete(connection: apsw.Connection, place: Place, first: int, last: int, most: int) -> int:

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Final, Literal, TypeVar
 
 import apsw
@@ -103,11 +103,11 @@ class Database:
             try:
                 return work(connection)
             finally:
-                connection.execute("COMMIT")
-        except apsw.Error as error:
+                self._roll_back(connection)  # nothing was written
+        except (apsw.Error, UnicodeDecodeError) as error:
             raise self.explain(error, operation) from error
 
-    def explain(self, error: apsw.Error, operation: str) -> QueueError:
+    def explain(self, error: apsw.Error | UnicodeDecodeError, operation: str) -> QueueError:
         """What a person can do about an error of the file."""
         path = str(self.path)
         kind: type[ConnectionLost | ConfigError] = ConnectionLost
@@ -122,7 +122,7 @@ class Database:
         elif isinstance(error, apsw.NotADBError):
             kind = ConfigError
             text = f"{path!r} is no database; give the path of a file of its own, it will be made"
-        elif isinstance(error, apsw.CorruptError):
+        elif isinstance(error, apsw.CorruptError | UnicodeDecodeError):  # text that is none
             text = (
                 f"{path!r} is damaged ({error}); restore it from a backup, or move it away and "
                 "start with a new one"
@@ -146,8 +146,10 @@ class Database:
             connection.execute("COMMIT")
         except BaseException as error:
             self._roll_back(connection)
-            if not isinstance(error, apsw.Error):
+            if not isinstance(error, apsw.Error | UnicodeDecodeError):
                 raise
+            if isinstance(error, apsw.FullError):
+                self._make_room(connection)
             explained = self.explain(error, operation)
             # What was written without being synced may be found, whole, after a power cut.
             if committing and isinstance(error, apsw.IOError):
@@ -155,6 +157,26 @@ class Database:
             raise explained from error
         failpoint(f"{operation}.after_commit")
         return result
+
+    def _patiently(self, ask: Callable[[], R]) -> R:
+        """Once more while another process is making the same file: switching the journal does not
+        wait by itself, whatever the busy timeout."""
+        until = monotonic() + PATIENCE
+        while True:
+            try:
+                return ask()
+            except apsw.BusyError:
+                if monotonic() > until:
+                    raise
+            sleep(0.005)
+
+    def _make_room(self, connection: apsw.Connection) -> None:
+        """On a full disk the log cannot grow: copied back into the file, it starts anew, and acks
+        can go on."""
+        try:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        except apsw.Error:
+            pass
 
     def _roll_back(self, connection: apsw.Connection) -> None:
         try:
@@ -165,12 +187,21 @@ class Database:
 
     def _check_place(self) -> None:
         folder = self.path.parent
-        if not folder.is_dir():
+        try:
+            exists, is_folder = folder.is_dir(), self.path.is_dir()
+        except OSError as error:  # no permission to look, or a name too long
+            raise ConnectionLost(
+                f"{str(self.path)!r} cannot be opened ({error.strerror}); see to its name and to "
+                "the permissions of its folder",
+                broker="local",
+                operation="open",
+            ) from error
+        if not exists:
             raise ConfigError(
                 f"the folder {str(folder)!r} does not exist; make it first, or give another path",
                 broker="local",
             )
-        if self.path.is_dir():
+        if is_folder:
             raise ConfigError(
                 f"{str(self.path)!r} is a folder; give the path of a file", broker="local"
             )
@@ -183,14 +214,18 @@ class Database:
             )
 
     def _check_ours(self, connection: apsw.Connection) -> None:
-        found = _identity(connection)
-        if found == (APPLICATION_ID, len(MIGRATIONS)):
+        def check(connection: apsw.Connection) -> bool:
+            found = _identity(connection)
+            self._refuse_foreign(connection, *found)
+            return found == (APPLICATION_ID, len(MIGRATIONS))
+
+        # On one view: a file that another process is just making must not seem to be foreign.
+        if self.read(connection, "open", check):
             return
-        self._refuse_foreign(connection, *found)
         # Lets the file shrink again after a backlog; measured, it costs nothing while it does not.
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         # Readers go on while one process writes: what makes a shared file usable at all.
-        mode = value(connection, "PRAGMA journal_mode=WAL")
+        mode = self._patiently(lambda: value(connection, "PRAGMA journal_mode=WAL"))
         if mode != "wal":
             raise ConfigError(
                 f"the filesystem of {str(self.path)!r} cannot share a file between processes; "

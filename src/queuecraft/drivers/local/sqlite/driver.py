@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
@@ -34,7 +35,7 @@ from queuecraft.drivers.local.sqlite.database import CommitUnknown, Database, va
 from queuecraft.drivers.local.sqlite.schedule import Schedule
 from queuecraft.drivers.local.sqlite.session import Session
 from queuecraft.drivers.local.sqlite.storage import Stored
-from queuecraft.drivers.local.sqlite.subscription import SqliteSubscription
+from queuecraft.drivers.local.sqlite.subscription import SqliteSubscription, gone
 from queuecraft.drivers.local.sqlite.waiters import Waiters
 from queuecraft.model.errors import PublishError, QueueError
 
@@ -50,6 +51,7 @@ class SqliteDriver(Driver):
     traits: ClassVar[Traits] = Traits(
         name="local",
         durable=True,
+        key_order="group",
         priority=True,
         atomic_move=True,
         atomic_send=True,
@@ -59,12 +61,15 @@ class SqliteDriver(Driver):
     def __init__(self, path: Path, clock: Clock | None = None) -> None:
         self._clock = clock or Clock()
         self._now = self._clock.now
+        # One name for one file, by whatever link it is found: beside it the sockets are looked for.
+        path = Path(os.path.realpath(path))
         self._database = Database(path)
         self._catalogue = Catalogue()
         self._bell = Bell(path.with_name(path.name + "-wake"))
         self._publishing: apsw.Connection | None = None
         self._consuming: apsw.Connection | None = None
         self._session: Session | None = None
+        self._joining = asyncio.Lock()
         self._subscriptions: dict[SqliteSubscription, None] = {}
         self.waiters = Waiters()
         self._schedule = Schedule(self._clock, lambda: self._start(self._bring_forward()))
@@ -73,6 +78,8 @@ class SqliteDriver(Driver):
         self._errands: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
+        await self.close()  # what was left open would be held by nobody, and looked after for ever
+        self._joining = asyncio.Lock()  # of this loop
         self._publishing = self._database.connect(synchronous="FULL")
         self._consuming = self._database.connect(synchronous="NORMAL")
         self._bell.open()
@@ -134,6 +141,8 @@ class SqliteDriver(Driver):
         await self._change("unbind", work)
 
     async def topology(self) -> Topology:
+        await self._tidy()
+
         def work(_: apsw.Connection) -> Topology:
             known = self._catalogue.exchanges
             places = self._catalogue.places.values()
@@ -163,6 +172,7 @@ class SqliteDriver(Driver):
                 return False  # somebody else has deleted it, and its number may be another's now
             if contents.delete_some(connection, place):
                 return True
+            contents.shut(connection, place)  # again: somebody may have slipped in since
             contents.delete_rest(connection, place)
             self._catalogue.remove(connection, known)
             return False
@@ -171,7 +181,8 @@ class SqliteDriver(Driver):
         while await self._change("delete", delete_some):
             pass
         self.waiters.wake_all([place.number])
-        self._ring({place.number})
+        for name in place.sessions:
+            self._bell.ring(name, place.number)
 
     # -- messages ------------------------------------------------------------------------------
 
@@ -196,15 +207,18 @@ class SqliteDriver(Driver):
         return stored.receipts
 
     async def subscribe(self, queue: Queue, *, prefetch: int) -> Subscription:
-        own = self._session or await self._join()
+        async with self._joining:
+            own = self._session or await self._join()
 
         def work(connection: apsw.Connection) -> SqliteSubscription:
+            if own.name not in session.known(connection):
+                raise gone(queue.name)  # who would look after its messages if we died?
             place = self._catalogue.find(queue.name, "subscribe")
             if place.queue.exclusive and place.consumers:
                 raise taken(queue.name)
             connection.execute(
-                "INSERT INTO consumer (session, queue, prefetch) VALUES (?, ?, ?)",
-                (own.name, place.number, prefetch),
+                "INSERT INTO consumer (session, queue, prefetch, single) VALUES (?, ?, ?, ?)",
+                (own.name, place.number, prefetch, queue.single_active),
             )
             number = connection.last_insert_rowid()
             return SqliteSubscription(self, place, number, prefetch, self._clock)
@@ -212,11 +226,12 @@ class SqliteDriver(Driver):
         subscription = await self._change("subscribe", work)
         self._catalogue.forget()
         self._subscriptions[subscription] = None
+        self.waiters.wake(subscription.number)  # an older queue of this number was empty, perhaps
         self._look_ahead()
         return subscription
 
     async def inspect(self, queues: Sequence[str] | None = None) -> Sequence[QueueInfo]:
-        await self._bring_forward()
+        await self._tidy()
 
         def work(connection: apsw.Connection) -> list[QueueInfo]:
             places = self._catalogue.places
@@ -230,7 +245,7 @@ class SqliteDriver(Driver):
         return self._look("inspect", work)
 
     async def peek(self, queue: str, limit: int) -> Sequence[Delivery]:
-        await self._bring_forward()
+        await self._tidy()
 
         def work(connection: apsw.Connection) -> list[Delivery]:
             return contents.head(connection, self._catalogue.find(queue, "peek"), limit)
@@ -238,7 +253,7 @@ class SqliteDriver(Driver):
         return self._look("peek", work)
 
     async def purge(self, queue: str) -> int:
-        await self._bring_forward()
+        await self._tidy()
 
         def ready(connection: apsw.Connection) -> int:
             place = self._catalogue.find(queue, "purge")
@@ -287,6 +302,10 @@ class SqliteDriver(Driver):
             return [], {}
 
         def work(connection: apsw.Connection) -> tuple[list[leases.Claim], dict[int, int]]:
+            self._catalogue.refresh(connection)
+            place = self._catalogue.numbers.get(subscription.number)
+            if place is not None and place.stands_by(subscription.consumer):
+                return [], {}
             room = subscription.room(limit)
             claims, counts = subscription.claim(connection, room)
             if sum(len(each.rows) for each in claims) < room:
@@ -297,8 +316,9 @@ class SqliteDriver(Driver):
 
     async def leave(self, subscription: SqliteSubscription) -> None:
         """A subscription is closed: what it held is ready again, and an auto-delete queue goes
-        with its last one."""
-        self._subscriptions.pop(subscription, None)
+        with its last one. Until that is in the file, it is to be tried again."""
+        if subscription not in self._subscriptions:
+            return
 
         def work(connection: apsw.Connection) -> int:
             returned = leases.give_back(connection, subscription.consumer)
@@ -307,8 +327,14 @@ class SqliteDriver(Driver):
             return returned
 
         returned = await self._change("leave", work)
+        self._subscriptions.pop(subscription, None)
         self._catalogue.forget()
-        self.tell({subscription.number: returned})
+        # One at least: a wake-up for us may be under way, its message is somebody else's now.
+        self.tell({subscription.number: max(1, returned)})
+
+    def refresh(self, connection: apsw.Connection) -> None:
+        """Know who is there to be told, in a transaction of the caller's."""
+        self._catalogue.refresh(connection)
 
     def tell(self, arrived: Mapping[int, int]) -> None:
         """So many messages are ready in these queues."""
@@ -338,8 +364,8 @@ class SqliteDriver(Driver):
         await self._change("join", own.begin)
         self._session = own
         own.start()
-        await self._bury(self._missing())
         self._poll_timer = asyncio.get_running_loop().call_later(POLL, self._poll)
+        await self._bury(self._missing())
         return own
 
     def _poll(self) -> None:
@@ -367,6 +393,15 @@ class SqliteDriver(Driver):
         known = self._look("poll", session.known)
         return session.missing(known, own, self._now(), self._bell)
 
+    async def _tidy(self) -> None:
+        """Before somebody looks: the dead hold nothing, and what is due is ready. Where nothing
+        can be written, on a full disk, they see what there is."""
+        try:
+            await self._bury(self._missing())
+            await self._bring_forward()
+        except QueueError:
+            self._open(self._consuming)
+
     async def _bury(self, names: set[str]) -> None:
         if not names:
             return
@@ -378,9 +413,9 @@ class SqliteDriver(Driver):
 
         returned = await self._change("bury", work)
         self._catalogue.forget()
+        self.tell(returned)  # also to those we have just buried: they may only have been slow
         for name in names:
             self._bell.clear(name)
-        self.tell(returned)
 
     def _delete_abandoned(self, connection: apsw.Connection, numbers: set[int]) -> None:
         for number in numbers:
@@ -448,6 +483,7 @@ class SqliteDriver(Driver):
         task = asyncio.get_running_loop().create_task(self._quietly(work))
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
+        task.add_done_callback(lambda _: work.close())  # if it was cancelled before its first turn
 
     async def _quietly(self, work: Coroutine[Any, Any, None]) -> None:
         try:

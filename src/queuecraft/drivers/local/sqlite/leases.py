@@ -63,6 +63,7 @@ def claim(
             "ORDER BY position LIMIT ?",
             (start, end, limit),
         )
+        _check_order(found)
         for level, same in _by_level(found):
             # From the end of the lease before, so that no gap is left to be searched again; but
             # not beyond the level, where more urgent messages may still arrive.
@@ -129,6 +130,13 @@ def give_back(connection: apsw.Connection, consumer: int) -> int:
         returned += connection.changes()
     connection.execute("DELETE FROM lease WHERE consumer = ?", (consumer,))
     return returned
+
+
+def _check_order(rows: Sequence[Row]) -> None:
+    """A damaged table may give messages twice, or out of order; ranges over them would be wrong."""
+    positions = [position for position, _ in rows]
+    if len(rows) > 1 and positions != sorted(set(positions)):
+        raise apsw.CorruptError("messages were found in the wrong order")
 
 
 def _by_level(rows: Sequence[Row]) -> Iterator[tuple[int, Sequence[Row]]]:

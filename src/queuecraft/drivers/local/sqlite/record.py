@@ -17,12 +17,14 @@ _canonical: Final = msgspec.msgpack.Encoder(enc_hook=dict, order="deterministic"
 encode: Final = _encoder.encode
 
 
-def decode(data: bytes, position: int) -> Outgoing:
+def decode(data: bytes | str | float | None, position: int) -> Outgoing:
     """The message of a record. One that cannot be read is given as it is: it will be found to
     be no payload, and kept as a dead letter."""
+    if not isinstance(data, bytes):  # what the column allows, and only a damaged file has
+        return Outgoing(b"", f"unreadable-{position}")
     try:
         return _decoder.decode(data)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, ValueError, RecursionError):  # text that is none is a ValueError
         return Outgoing(data, f"unreadable-{position}")
 
 

@@ -75,7 +75,8 @@ MIGRATIONS: Final = (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         session TEXT NOT NULL,
         queue INTEGER NOT NULL,
-        prefetch INTEGER NOT NULL
+        prefetch INTEGER NOT NULL,
+        single INTEGER NOT NULL  -- whether it wants to be the only one that gets messages
     );
 
     -- Messages in flight: everything from `first` to `last` that is still there.

@@ -122,6 +122,8 @@ def bring_forward(connection: apsw.Connection, now: float) -> Stored:
         )
         _count_delayed(connection, (queue for _, queue, _, _ in due), -1)
     stored.next_due = next_due(connection)
+    if not due and stored.next_due <= now:  # else it would be looked for again and again
+        raise apsw.CorruptError("the index of delayed messages does not match them")
     return stored
 
 
@@ -140,6 +142,8 @@ def _append(
         "UPDATE counter SET next = next + ?, stored = stored + ? WHERE queue = ? RETURNING next",
         (count, count, queue),
     )
+    if following is None:
+        raise apsw.CorruptError("a queue has no counter")
     if following > PLACES:
         following = _start_over(connection, queue, count)
     first = level(queue, priority) + following - count

@@ -68,7 +68,11 @@ class SqliteSubscription(Subscription):
         deadline = self._clock.monotonic() + wait
         while True:
             await self._until_woken(wait)
-            taken = await self._take(limit)
+            try:
+                taken = await self._take(limit)
+            except BaseException:
+                self._driver.waiters.wake(self.number)  # for what has woken us
+                raise
             if taken or (wait := deadline - self._clock.monotonic()) <= 0:
                 return taken
 
@@ -92,6 +96,7 @@ class SqliteSubscription(Subscription):
             return
 
         def work(connection: apsw.Connection) -> Batch:
+            self._driver.refresh(connection)
             batch = Batch(connection, self, deliveries)
             batch.free()
             return batch
@@ -112,7 +117,8 @@ class SqliteSubscription(Subscription):
 
         def work(connection: apsw.Connection) -> tuple[Batch, Stored]:
             batch = Batch(connection, self, list(targets))
-            ours = batch.ours
+            held = set(batch.ours)
+            ours = [each for each in targets if each in held]  # in the order of the moves
             stored = self._driver.store(connection, [targets[each] for each in ours])
             answers.update(zip(ours, stored.receipts, strict=True))
             batch.keep({each for each in ours if answers[each] is not ACCEPTED})
@@ -132,9 +138,8 @@ class SqliteSubscription(Subscription):
         return receipts
 
     async def close(self) -> None:
-        if not self._closed:
-            self.cut()
-            await self._driver.leave(self)
+        self.cut()
+        await self._driver.leave(self)
 
     def cut(self) -> None:
         """Hold nothing any more; the file knows what that was."""
@@ -170,7 +175,7 @@ class SqliteSubscription(Subscription):
             "SELECT 1 FROM consumer WHERE number = ?", (self.consumer,)
         ).fetchone()
         if known is None:
-            raise self._gone()
+            raise gone(self.queue.name)
         claims = leases.claim(connection, self.consumer, *self._bounds, limit)
         if not claims:
             return claims, {}
@@ -216,13 +221,15 @@ class SqliteSubscription(Subscription):
         if self._closed:
             raise ConnectionLost("the subscription is closed", broker="local")
 
-    def _gone(self) -> ConnectionLost:
-        return ConnectionLost(
-            "the queue was deleted under its consumer, or the process stood still for so long that "
-            "others have taken over what it held",
-            broker="local",
-            queue=self.queue.name,
-        )
+
+def gone(queue: str) -> ConnectionLost:
+    """A consumer is not known to the file any more."""
+    return ConnectionLost(
+        "the queue was deleted under its consumer, or the process stood still for so long that "
+        "others have taken over what it held",
+        broker="local",
+        queue=queue,
+    )
 
 
 class Batch:
