@@ -148,7 +148,7 @@ class QueueCraft:
 
         >>> QueueCraft.from_file("no-such.toml")
         Traceback (most recent call last):
-        queuecraft.model.errors.ConfigError: there is no file no-such.toml
+        queuecraft.ConfigError: there is no file no-such.toml
         """
         parts, given = parted(options)
         return cls(settings=settings_from_file(path, given=given), **parts)
@@ -181,7 +181,7 @@ class QueueCraft:
         ...         await qc.publish(Event("order.placed", dict), {"id": "o-1"}, delay=30)
         >>> asyncio.run(main())
         Traceback (most recent call last):
-        queuecraft.model.errors.Unroutable: no queue is bound to event 'order.placed' ...
+        queuecraft.Unroutable: no queue is bound to event 'order.placed' ...
         """
         return await self._publisher.publish(event, payload, options)
 
@@ -275,7 +275,7 @@ class QueueCraft:
         ...         await qc.send(Queue("invoices", dict), {"id": "i-1"})
         >>> asyncio.run(main())
         Traceback (most recent call last):
-        queuecraft.model.errors.PublishError: there is no such queue; start its worker first, ...
+        queuecraft.PublishError: there is no such queue; start its worker first, ...
         """
         if "exchange" in options:
             raise ConfigError("send goes to a queue, not through an exchange; use publish")

@@ -17,6 +17,8 @@ from queuecraft import (
     Retry,
     Settings,
 )
+from queuecraft.codec import Compressors
+from queuecraft.codec.compression import GzipCompressor
 from queuecraft.config import settings_from_environment
 from queuecraft.testing import FakeClock
 
@@ -43,6 +45,9 @@ def test_other_variables_do_not_matter() -> None:
         "QUEUECRAFT_READ_TOKEN": "t",
         "QUEUECRAFT_FAILPOINT": "ack.before",
         "QUEUECRAFT_REDIS_URL": "redis://",
+        "QUEUECRAFT_QUEUE": "billing",
+        "QUEUECRAFT_FILE": "shop.csv",
+        "QUEUECRAFT_KEY": "k",
         "CONCURRENCY": "9",
     }
     assert settings_from_environment(environ) == Settings()
@@ -184,14 +189,34 @@ def test_a_file_with_credentials_can_be_named(monkeypatch: pytest.MonkeyPatch) -
         ("CONCURRENCY", "", "='': expected a whole number"),
         ("CONCURRENCY", "0", "=0: expected a whole number"),
         ("CONCURRENCY", "9" * 5000, "9…': expected a whole number"),
-        ("PREFETCH", "x", "='x': expected a whole number from 1 on, or None"),
-        ("TTL", "1 h", "='1 h': expected seconds above 0, or None, such as 2.5 (default None)"),
+        ("PREFETCH", "x", "='x': expected a whole number from 1 on, or none"),
+        ("TTL", "1 h", "='1 h': expected seconds above 0, or none, such as 2.5 (default none)"),
         ("PUBLISH_TIMEOUT", "nan", "=nan: expected seconds above 0, such as 2.5 (default 30.0)"),
         ("TIMEOUT", "inf", "=inf: expected seconds"),
         ("ON_OUTAGE", "panic", "='panic': expected one of 'wait', 'fail' (default 'wait')"),
         ("AUTO_RECONNECT", "maybe", "='maybe': expected true or false (default True)"),
         ("AUTO_RECONNECT", "", "='': expected true or false"),
-        ("RETRY", "3", "='3': expected true or false"),
+        (
+            "RETRY",
+            "3",
+            "='3': expected true or false (default true); did you mean "
+            "QUEUECRAFT_RETRY_MAX_RETRIES?",
+        ),
+        ("RETRY", "maybe", "='maybe': expected true or false (default true)"),
+        ("DEAD_LETTER", "lost", "(default true); did you mean QUEUECRAFT_DEAD_LETTER_QUEUE?"),
+        ("MAX_RETRIES", "5", " is no setting; did you mean QUEUECRAFT_RETRY_MAX_RETRIES?"),
+        ("RETRIES", "5", " is no setting; did you mean QUEUECRAFT_RETRY_MAX_RETRIES?"),
+        ("FACTOR", "5", " is no setting; did you mean QUEUECRAFT_RETRY_FACTOR?"),
+        (
+            "DELAY",
+            "5",
+            " is no setting; did you mean QUEUECRAFT_RECONNECT_DELAY or "
+            "QUEUECRAFT_RETRY_INITIAL_DELAY or QUEUECRAFT_RETRY_MAX_DELAY?",
+        ),
+        ("COMPRESSION", "lz4", "='lz4': expected one of 'gzip', 'zstd'"),
+        ("SERIALIZER", "yaml", "='yaml': expected one of 'json', 'msgpack', 'protobuf', 'raw'"),
+        ("URL", "queue.db", " has no scheme; for the file 'queue.db' write 'local://./queue.db'"),
+        ("JOURNAL", "j", "='j': expected nothing, because the journal is not available"),
         ("RETRY_MAX_RETRIES", "-1", "=-1: expected a whole number from 0 on"),
         ("RETRY_FACTOR", "0.5", "=0.5: expected a number from 1 on, such as 2 (default 2.0)"),
         ("RETRY_INITIAL_DELAY_MS", "-1", "=-1.0: expected milliseconds from 0 on, such as 1500 ("),
@@ -200,7 +225,7 @@ def test_a_file_with_credentials_can_be_named(monkeypatch: pytest.MonkeyPatch) -
         ("BATCH_SIZE", "10", "=10: expected 1, because handling in batches is not available in t"),
         ("TYPE", "rabitmq", "='rabitmq': expected one of 'local', 'rabbitmq'"),
         ("PORT", "http", "='http': expected a whole number from 1 to 65535"),
-        ("REDIS_MODE", "heap", "='heap': expected one of 'list', 'pubsub', 'stream', or None"),
+        ("REDIS_MODE", "heap", "='heap': expected one of 'list', 'pubsub', 'stream', or none"),
         ("URL", "user:s3cret@host", " has no scheme; expected a URL such as 'local://'"),
         ("URL", "amqp://u:s3cret@h:x", "'amqp://u:***@h:***'; expected a URL such as 'amqp://us"),
         ("ON_OUTAGE", "amqp://u:s3cret@h", "='amqp://u:***@h': expected one of 'wait'"),
@@ -340,8 +365,28 @@ def test_the_toml_file_can_be_named(folder: Path, where: str) -> None:
 
 
 def test_a_toml_file_that_was_named_has_to_be_there() -> None:
-    with pytest.raises(ConfigError, match=r"there is no file shop\.toml"):
+    with pytest.raises(ConfigError) as caught:
         settings_from_environment({"QUEUECRAFT_CONFIG": "shop.toml"})
+    assert str(caught.value) == "there is no file shop.toml, which QUEUECRAFT_CONFIG names"
+
+
+def test_a_toml_file_that_a_dotenv_file_names_has_to_be_there(folder: Path) -> None:
+    (folder / ".env").write_text("A=1\nQUEUECRAFT_CONFIG=shop.toml\n")
+    with pytest.raises(ConfigError, match=r"which QUEUECRAFT_CONFIG in \.env, line 2 names"):
+        settings_from_environment({})
+
+
+def test_a_compression_of_ones_own_can_be_chosen_by_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Squeeze(GzipCompressor):
+        name = "squeeze"
+
+    monkeypatch.setenv("QUEUECRAFT_COMPRESSION", "Squeeze")
+    qc = QueueCraft.from_environment(compressors=Compressors(Squeeze()))
+    assert qc.settings.compression == "Squeeze"
+    with pytest.raises(ConfigError, match="QUEUECRAFT_COMPRESSION='Squeeze': expected one of"):
+        QueueCraft.from_environment()
 
 
 def test_other_names_count_across_sources_too(folder: Path) -> None:

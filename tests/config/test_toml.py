@@ -8,6 +8,7 @@ import pytest
 
 from queuecraft import ConfigError, DeadLetter, NoDeadLetter, NoRetry, QueueCraft, Retry, Settings
 from queuecraft.config import settings_from_file
+from queuecraft.drivers.local import path_of
 from queuecraft.model.errors import QueueError
 
 
@@ -117,6 +118,36 @@ def test_a_file_with_credentials_lies_beside_the_one_that_names_it(tmp_path: Pat
     assert settings_from_file(file).credentials == Path("/run/secrets/broker")
 
 
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("local://./my queue.db", "conf/my queue.db"),
+        ("local://../queue.db", "queue.db"),
+        ("LOCAL://./queue.db", "conf/queue.db"),
+    ],
+)
+@pytest.mark.parametrize("absolute", [True, False])
+def test_a_queue_in_a_file_lies_beside_the_one_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, path: str, absolute: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf").mkdir()
+    file = (tmp_path if absolute else Path()) / "conf" / "shop.toml"
+    file.write_text(f'url = "{url}"')
+    found = path_of(settings_from_file(file).url)
+    assert found is not None
+    assert found.resolve() == tmp_path / path
+
+
+@pytest.mark.parametrize(
+    "url", ["local://", "local:///data/queue.db", "local://~/q.db", "redis://h"]
+)
+def test_any_other_address_stays_as_it_is_written(tmp_path: Path, url: str) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text(f'url = "{url}"')
+    assert settings_from_file(file).url == url
+
+
 # -- what goes wrong -------------------------------------------------------------------------------
 
 
@@ -141,11 +172,17 @@ def test_a_file_with_credentials_lies_beside_the_one_that_names_it(tmp_path: Pat
         ('paswort = "s3cret"', "unknown setting 'paswort' in shop.toml; did you mean 'password'"),
         ("xyz = 1", "unknown setting 'xyz' in shop.toml; known: url, type"),
         ("[retry.more]\nx = 1", "unknown setting 'retry.more' in shop.toml"),
-        ("retry = 5", "retry=5 in shop.toml: expected true or false"),
+        (
+            "retry = 5",
+            "retry=5 in shop.toml: expected true or false (default true); did you mean "
+            "retry.max_retries?",
+        ),
+        ('compression = "lz4"', "compression='lz4' in shop.toml: expected one of 'gzip', 'zstd'"),
+        ("ttl = false", "expected seconds above 0, such as 2.5 (default none)"),
         ("redis = 5", "redis in shop.toml is a table; set redis.mode, for example"),
         (
             "journal = 'j'",
-            "journal='j' in shop.toml: expected None, because the journal is not ava",
+            "journal='j' in shop.toml: expected nothing, because the journal is not a",
         ),
         ('password = 5\nusername = "s3cret"', "password in shop.toml: expected a text"),
         ("prefetch = 1\nqueue.prefetch = 2", "prefetch=1 in shop.toml and queue.prefetch=2 in s"),
@@ -161,8 +198,12 @@ def test_a_file_with_credentials_lies_beside_the_one_that_names_it(tmp_path: Pat
         ("queuecraft = 5", "queuecraft in shop.toml is 5, expected a table"),
         (
             "password = s3cret",
-            "shop.toml is not TOML, at line 1, column 12; expected lines such as",
+            "shop.toml is not TOML, at line 1, column 12: invalid value, text needs quotes; exp",
         ),
+        ("password 's3cret'", "at line 1, column 10: expected '=' after a key in a key/value pair"),
+        ('password = "s3cret', ": unterminated string; expected lines such as"),
+        ("a = 1\na = 2\n", ": cannot overwrite a value, a name is there twice; expected lines"),
+        ("a = {s3cret = 1, s3cret = 2}", "; expected lines such as"),
         ("[a]\n[a]", "shop.toml is not TOML, at line 2, column 3"),
         (f"a = {'9' * 5000}", "shop.toml is not TOML; expected lines such as"),
         (f"a = {'[' * 100_000}", "shop.toml is not TOML; expected lines such as"),

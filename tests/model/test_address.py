@@ -130,6 +130,28 @@ def test_a_bad_url_is_refused_with_a_good_example(url: Any) -> None:
     assert "s3cret" not in said
 
 
+@pytest.mark.parametrize(
+    ("path", "url"),
+    [
+        ("queue.db", "local://./queue.db"),
+        ("./queue.db", "local://./queue.db"),
+        ("../data/queue.sqlite3", "local://../data/queue.sqlite3"),
+        ("data/my queue.sqlite", "local://./data/my%20queue.sqlite"),
+        ("~/queue.db", "local://~/queue.db"),
+        ("~queue.db", "local://./~queue.db"),
+        ("/var/lib/queue.db", "local:///var/lib/queue.db"),
+    ],
+)
+def test_a_path_is_answered_with_its_url(path: str, url: str) -> None:
+    assert fault(path) == f"has no scheme; for the file {path!r} write '{url}'"
+    assert fault(url) is None
+
+
+@pytest.mark.parametrize("text", ["ada:s3cret.db", "s3cret@queue.db", "s3cret", "s3cret\n.db"])
+def test_what_may_be_a_password_is_not_taken_for_a_path(text: str) -> None:
+    assert "s3cret" not in str(fault(text))
+
+
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 
 

@@ -6,13 +6,14 @@ from copy import copy
 
 import pytest
 
+import queuecraft
 from queuecraft.model import errors
 from queuecraft.model.errors import PublishError, QueueError, Unroutable
 
 ALL = [
     each
-    for each in vars(errors).values()
-    if isinstance(each, type) and issubclass(each, QueueError)
+    for name, each in vars(errors).items()
+    if isinstance(each, type) and issubclass(each, QueueError) and not name.startswith("_")
 ]
 
 
@@ -53,6 +54,19 @@ def test_every_error_of_the_design_exists() -> None:
         "TopologyMismatch",
         "PayloadError",
     }
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_an_error_is_called_as_it_is_imported(kind: type[QueueError]) -> None:
+    assert kind.__module__ == "queuecraft"
+    assert getattr(queuecraft, kind.__name__) is kind
+
+
+def test_an_error_of_a_user_keeps_its_own_name() -> None:
+    class Refused(QueueError):
+        """Made elsewhere."""
+
+    assert Refused.__module__ == __name__
 
 
 def test_a_publish_error_says_whether_the_broker_may_have_it() -> None:

@@ -62,6 +62,36 @@ def test_a_name_no_broker_would_take_is_refused(name: object) -> None:
         check_name("queue", name)
 
 
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        ("a..b", "has an empty word; put one dot between words"),
+        (".", "has an empty word"),
+        ("order.", "has an empty word"),
+        ("order.*x", r"\* and # stand for whole words"),
+        ("order.##", r"\* and # stand for whole words"),
+        ("*order", r"\* and # stand for whole words"),
+    ],
+)
+def test_an_event_of_words_that_match_nothing_is_refused(event: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        check_name("event", event)
+    check_name("queue", event)  # a queue is not made of words
+
+
+@pytest.mark.parametrize("event", ["order", "order.*", "#", "*.*", "order.#.placed", "a-b.c_d.é"])
+def test_an_event_is_words_and_wildcards(event: str) -> None:
+    check_name("event", event)
+
+
+@pytest.mark.parametrize(("kind", "said"), [("event", "an event"), ("queue", "a queue")])
+def test_the_kind_of_a_name_has_its_article(kind: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{said} needs a name"):
+        check_name(kind, "")
+    with pytest.raises(ConfigError, match=f"^the name of {said} must be a str"):
+        check_name(kind, 5)
+
+
 @pytest.mark.parametrize("name", ["billing", "with space", "a.b-c_d/e", "数", "🚀", "order.*"])
 def test_any_printable_text_is_a_name(name: str) -> None:
     check_name("queue", name)

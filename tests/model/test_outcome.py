@@ -94,7 +94,7 @@ def test_a_failure_is_text() -> None:
 
 
 def test_a_failure_names_the_module_of_a_type_that_is_not_built_in() -> None:
-    assert Failure.of(PayloadError("x")).error_type == "queuecraft.model.errors.PayloadError"
+    assert Failure.of(PayloadError("x")).error_type == "queuecraft.PayloadError"
 
 
 def test_an_error_that_cannot_be_printed_is_recorded_all_the_same() -> None:

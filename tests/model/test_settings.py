@@ -84,6 +84,12 @@ def test_an_unknown_setting_is_named_with_the_nearest_known_one() -> None:
         Settings.of({"zzz": 1})
 
 
+@pytest.mark.parametrize("name", ["max_retries", "factor", "jitter", "max_delay"])
+def test_a_setting_of_the_retries_is_pointed_to_them(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"did you mean retry=Retry\({name}=…\)\?"):
+        Settings.of({name: 1})
+
+
 @pytest.mark.parametrize("url", ["guest:secret@host", "", None])
 def test_a_url_without_a_scheme_is_refused_and_not_shown(url: Any) -> None:
     with pytest.raises(ConfigError, match="local://") as caught:

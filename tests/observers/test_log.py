@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queuecraft import JsonFormatter, NoDeadLetter, NoRetry, QueueCraft, Retry
+from queuecraft import DeadLetter, JsonFormatter, NoDeadLetter, NoRetry, QueueCraft, Retry
 from queuecraft.drivers.base import Delivery, Outgoing
 from queuecraft.facts import (
     ConnectionStateChanged,
@@ -102,11 +102,19 @@ ABOUT: dict[str, Any] = {
 
 LINES: list[tuple[Fact, int, str]] = [
     (failed(), logging.ERROR, "billing: message m-1 attempt 2 failed (handler-error): ValueError"),
-    (MessageRetried(**ABOUT, delay=2.5), logging.WARNING, "attempt 4 failed, again in 2.5 s"),
+    (MessageRetried(**ABOUT, delay=2.5), logging.INFO, "comes again in 2.5 s, after attempt 4"),
     (MessageDeadLettered(**ABOUT), logging.ERROR, "dead-lettered (handler-error) after attempt 4"),
     (MessageDropped(**ABOUT), logging.ERROR, "dropped (handler-error) after attempt 4"),
     (MessageExpired(worker="billing", delivery=DELIVERY), logging.WARNING, "expired unhandled"),
     (ConnectionStateChanged(old="connecting", new="connected"), logging.INFO, "→ connected"),
+    (ConnectionStateChanged(old="disconnected", new="connecting"), logging.DEBUG, "→ connecting"),
+    (ConnectionStateChanged(old="reconnecting", new="connected"), logging.DEBUG, "→ connected"),
+    (ConnectionStateChanged(old="connected", new="closing"), logging.DEBUG, "→ closing"),
+    (
+        ConnectionStateChanged(old="reconnecting", new="disconnected", error="cut"),
+        logging.DEBUG,
+        "→ disconnected: cut",
+    ),
     (
         ConnectionStateChanged(old="connected", new="reconnecting", error="cut"),
         logging.WARNING,
@@ -114,7 +122,9 @@ LINES: list[tuple[Fact, int, str]] = [
     ),
     (Reconnecting(attempt=3, delay=1.5, error="cut"), logging.WARNING, "(3), again in 1.5 s: cut"),
     (Reconnected(attempt=3, downtime=7.0), logging.INFO, "reconnected after 7.0 s"),
-    (ReconnectFailed(attempts=10, error="cut"), logging.ERROR, "gave up reconnecting after 10"),
+    (ReconnectFailed(attempts=10, error="cut"), logging.ERROR, "connecting after 10 attempts: cut"),
+    (ReconnectFailed(attempts=1, error="cut"), logging.ERROR, "connecting after 1 attempt: cut"),
+    (ReconnectFailed(attempts=0, error="cut"), logging.ERROR, "not reconnecting: cut"),
     (WorkerStarted(worker="billing", queue="billing"), logging.INFO, "worker billing started"),
     (WorkerStopped(worker="billing", queue="billing"), logging.INFO, "worker billing stopped"),
     (
@@ -339,14 +349,45 @@ async def test_every_retry_is_logged_with_its_attempt(stage: Stage, journal: Jou
     ]
     assert lines == [
         ("ERROR", 1),
-        ("WARNING", 1),
+        ("INFO", 1),
         ("ERROR", 2),
-        ("WARNING", 2),
+        ("INFO", 2),
         ("ERROR", 3),
         ("ERROR", 3),  # the dead letter
     ]
-    retried = [r.getMessage() for r in journal.records if r.levelname == "WARNING"]
-    assert [text.rsplit(", ", 1)[1] for text in retried] == ["again in 1 s", "again in 2 s"]
+    retried = [r.getMessage() for r in journal.records if "comes again" in r.getMessage()]
+    assert [text.partition("comes ")[2] for text in retried] == [
+        "again in 1 s, after attempt 1",
+        "again in 2 s, after attempt 2",
+    ]
+
+
+async def test_an_error_and_its_stack_are_told_once_for_each_attempt(
+    stage: Stage, journal: Journal
+) -> None:
+    worker = stage.qc.worker("billing", retry=Retry(max_retries=1))
+    worker.on(order_placed, Ledger().failing("billing", times=None))
+    async with running(worker):
+        await stage.qc.publish(order_placed, Order("o-1"))
+        await stage.clock.advance(10)
+    texts = [record.getMessage() for record in journal.records]
+    assert sum("RuntimeError" in text for text in texts) == 2
+    assert sum("Traceback" in text for text in texts) == 2
+
+
+@pytest.mark.parametrize("keep", [DeadLetter(), NoDeadLetter()], ids=["kept", "dropped"])
+async def test_a_payload_that_does_not_fit_is_one_line_without_our_stack(
+    stage: Stage, journal: Journal, keep: DeadLetter | NoDeadLetter
+) -> None:
+    worker = stage.qc.worker("billing", dead_letter=keep)
+    worker.on(order_placed, Ledger().recording("billing"))
+    async with running(worker):
+        id = await stage.qc.publish("order.placed", {"id": 5})
+        await stage.clock.settle()
+    (text,) = [r.getMessage() for r in journal.records if id in r.getMessage()]
+    assert "(invalid-payload) after attempt 1" in text
+    assert "queuecraft.PayloadError: the body cannot be read as Order" in text
+    assert "\n" not in text
 
 
 async def test_a_dropped_message_is_an_error(stage: Stage, journal: Journal) -> None:

@@ -349,7 +349,7 @@ async def test_what_has_worked_before_is_tried_again_whatever_is_wrong_now() -> 
 async def test_a_worker_without_a_place_to_work_does_not_wait_for_one() -> None:
     qc = QueueCraft(drivers=[Misplaced()])
     worker = qc.worker("billing").on("order.placed", print)
-    with pytest.raises(ConfigError, match="^the file belongs to another program$"):
+    with pytest.raises(ConfigError, match=r"^the file belongs to another program$"):
         await worker.start()
     await qc.shutdown()
 

@@ -87,7 +87,7 @@ class Codec:
 
         >>> Codec().encoder(int)("three")
         Traceback (most recent call last):
-        queuecraft.model.errors.PayloadError: the payload is of type str, expected int
+        queuecraft.PayloadError: the payload is of type str, expected int
         """
         serializer = self._serializer_for(payload_type)
         plain = _plain_encoder(
@@ -113,7 +113,7 @@ class Codec:
         {'a': 1}
         >>> read(b'{"a": 1}', "application/json", "br")
         Traceback (most recent call last):
-        queuecraft.model.errors.PayloadError: unknown content encoding 'br'; known: gzip, zstd
+        queuecraft.PayloadError: unknown content encoding 'br'; known: gzip, zstd
         """
         serializer = self._serializer_for(payload_type)
         own = serializer.content_type

@@ -50,7 +50,7 @@ class GzipCompressor(Compressor):
     b'hello'
     >>> gzip.decompress(gzip.compress(bytes(1_000_000)), limit=1000)
     Traceback (most recent call last):
-    queuecraft.model.errors.PayloadError: the gzip body unpacks to more than 1,000 bytes, \
+    queuecraft.PayloadError: the gzip body unpacks to more than 1,000 bytes, \
 the limit of max_message_bytes
     """
 

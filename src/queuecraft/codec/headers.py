@@ -177,7 +177,7 @@ def check_user_headers(headers: Mapping[str, Any]) -> None:
     >>> check_user_headers({"tenant": "t1", "traceparent": "00-..."})
     >>> check_user_headers({"x-retry-count": 3})
     Traceback (most recent call last):
-    queuecraft.model.errors.ConfigError: the header 'x-retry-count' is QueueCraft's own; \
+    queuecraft.ConfigError: the header 'x-retry-count' is QueueCraft's own; \
 choose another name
     """
     for name, value in headers.items():

@@ -59,7 +59,7 @@ def refuse_not_a_number(payload: Any, body: bytes) -> None:
     >>> refuse_not_a_number({"total": 9.5}, b'{"total":9.5}')
     >>> refuse_not_a_number({"total": float("nan")}, b'{"total":null}')
     Traceback (most recent call last):
-    queuecraft.model.errors.PayloadError: JSON cannot hold NaN or an infinity; send None or a string
+    queuecraft.PayloadError: JSON cannot hold NaN or an infinity; send None or a string
     """
     # `in` would first try to take b"null" for a number, at twice the time.
     if body.find(b"null") >= 0 and holds_not_a_number(payload):
@@ -85,7 +85,7 @@ def supported(payload_type: Any) -> Shape:
 
     >>> supported(list[complex])
     Traceback (most recent call last):
-    queuecraft.model.errors.ConfigError: list[complex] cannot be a payload: nothing is known about \
+    queuecraft.ConfigError: list[complex] cannot be a payload: nothing is known about \
 complex; use a dataclass, a msgspec.Struct, a TypedDict, an attrs class or a pydantic model
     """
     if is_untyped(payload_type):

@@ -18,7 +18,7 @@ class Serializers:
     'application/json'
     >>> Serializers().get("yaml")
     Traceback (most recent call last):
-    queuecraft.model.errors.ConfigError: unknown serializer 'yaml'; known: json, msgpack, \
+    queuecraft.ConfigError: unknown serializer 'yaml'; known: json, msgpack, \
 protobuf, raw
     """
 
@@ -81,7 +81,7 @@ class Compressors:
     ('gzip', 'zstd')
     >>> Compressors().get("lzma")
     Traceback (most recent call last):
-    queuecraft.model.errors.ConfigError: unknown compression 'lzma'; known: gzip, zstd
+    queuecraft.ConfigError: unknown compression 'lzma'; known: gzip, zstd
     """
 
     def __init__(self, *more: Compressor) -> None:

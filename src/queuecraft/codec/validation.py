@@ -27,7 +27,7 @@ def validator(payload_type: Any, serializer: Serializer) -> Check | None:
     >>> check(Order("o-1"), b'{"id":"o-1"}')
     >>> check(Order(1), b'{"id":1}')
     Traceback (most recent call last):
-    queuecraft.model.errors.PayloadError: the payload does not fit Order: Expected `str`, \
+    queuecraft.PayloadError: the payload does not fit Order: Expected `str`, \
 got `int` - at `$.id`
     """
     if is_untyped(payload_type):
@@ -59,7 +59,7 @@ def kind_check(payload_type: Any) -> Callable[[Any], None]:
     >>> kind_check(int)(3)
     >>> kind_check(int)("3")
     Traceback (most recent call last):
-    queuecraft.model.errors.PayloadError: the payload is of type str, expected int
+    queuecraft.PayloadError: the payload is of type str, expected int
     """
     accepted = classes(payload_type)
     expected = type_name(payload_type)

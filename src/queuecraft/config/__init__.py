@@ -8,7 +8,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from queuecraft.config.choices import Choices
 from queuecraft.config.environment import dotenv_layer, dotenv_lines, environment_layer
+from queuecraft.config.file import pictured
 from queuecraft.config.layer import Layer, keywords, merged
 from queuecraft.config.report import Report
 from queuecraft.config.toml import toml_layer
@@ -37,21 +39,26 @@ def settings_from_environment(
     5
     >>> settings_from_environment({"QUEUECRAFT_CONCURENCY": "8"})
     Traceback (most recent call last):
-    queuecraft.model.errors.ConfigError: QUEUECRAFT_CONCURENCY is no setting; did you mean ...
+    queuecraft.ConfigError: QUEUECRAFT_CONCURENCY is no setting; did you mean ...
     """
     environ = os.environ if environ is None else environ
+    said = dict(given or {})
+    choices = Choices.taken_from(said)
     report = Report()
     path = Path(".env" if env_file is None else env_file)
     lines = dotenv_lines(path, report, needed=env_file is not None)
-    named = environ.get(CONFIG) or (lines[CONFIG].value if CONFIG in lines else "")
+    named, asked = environ.get(CONFIG, ""), CONFIG
+    if not named and CONFIG in lines:
+        named = lines[CONFIG].value
+        asked = f"{CONFIG} in {pictured(path)}, line {lines[CONFIG].number}"
     toml = Path(named or "queuecraft.toml")
     layers = [
-        toml_layer(toml, report, needed=bool(named)),
+        toml_layer(toml, report, needed=bool(named), asked=asked),
         dotenv_layer(path, lines, report),
         environment_layer(environ, report),
-        keywords(given or {}, report),
+        keywords(said, report),
     ]
-    return _settings(layers, report)
+    return _settings(layers, choices, report)
 
 
 def settings_from_file(
@@ -61,16 +68,18 @@ def settings_from_file(
 
     >>> settings_from_file("no-such.toml")
     Traceback (most recent call last):
-    queuecraft.model.errors.ConfigError: there is no file no-such.toml
+    queuecraft.ConfigError: there is no file no-such.toml
     """
+    said = dict(given or {})
+    choices = Choices.taken_from(said)
     report = Report()
-    return _settings(
-        [toml_layer(Path(path), report, needed=True), keywords(given or {}, report)], report
-    )
+    layers = [toml_layer(Path(path), report, needed=True), keywords(said, report)]
+    return _settings(layers, choices, report)
 
 
-def _settings(layers: Sequence[Layer], report: Report) -> Settings:
+def _settings(layers: Sequence[Layer], choices: Choices, report: Report) -> Settings:
     found = merged(layers)
+    choices.check(found, report)
     values = {_keyword(key): each.value for key, each in found.items()}
     labels = {_keyword(key): each.label for key, each in found.items()}
     if ADDRESS.isdisjoint(map(_keyword, report.spoilt)):

@@ -9,7 +9,7 @@ from pathlib import Path
 from queuecraft.config import dotenv
 from queuecraft.config.file import pictured, read
 from queuecraft.config.layer import Entry, Layer, entry, layer
-from queuecraft.config.names import FOREIGN, PREFIX, VARIABLES
+from queuecraft.config.names import FOREIGN, NAMES, PREFIX, VARIABLES
 from queuecraft.config.report import Report
 from queuecraft.model.checks import shown
 from queuecraft.model.errors import ConfigError
@@ -55,7 +55,8 @@ def _entries(
         # Kubernetes sets QUEUECRAFT_PORT=tcp://… beside a service that is called queuecraft.
         elif name.key != "port" or "://" not in text:
             stripped = text if name.key == "password" else text.strip()
-            yield entry(name, name.check.read(stripped), variable, place, report)
+            value = name.check.read(stripped)
+            yield entry(name, value, variable, place, report, nothing="none")
 
 
 def _unless_a_slip(variable: str, place: str, report: Report) -> None:
@@ -64,7 +65,21 @@ def _unless_a_slip(variable: str, place: str, report: Report) -> None:
     if rest == variable or rest in FOREIGN:
         return
     known = {each.removeprefix(PREFIX): each for each in VARIABLES}
-    close = get_close_matches(rest, known, 1, cutoff=0.8)
+    close = get_close_matches(rest, known, 1, cutoff=0.8) or _ending_in(rest)
     if close:
         where = f" in {place}" if place else ""
-        report.add(f"{shown(variable)[1:-1]}{where} is no setting; did you mean {known[close[0]]}?")
+        meant = " or ".join(PREFIX + each for each in close)
+        report.add(f"{shown(variable)[1:-1]}{where} is no setting; did you mean {meant}?")
+
+
+def _ending_in(rest: str) -> list[str]:
+    """The settings whose table was left out, or the first words. Names of queues and files are
+    not among them: QUEUECRAFT_QUEUE and QUEUECRAFT_FILE may well be somebody else's."""
+    return [
+        name.variable.removeprefix(PREFIX)
+        for name in NAMES.values()
+        if name.path == name.key
+        and not name.key.startswith(("dead_letter.", "credentials"))
+        and name.variable.endswith(f"_{rest}")
+        and not name.key.endswith(".enabled")
+    ]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from queuecraft.config.names import NAMES, Name
+from queuecraft.config.names import NAMES, PREFIX, Name
 from queuecraft.config.report import Report
 from queuecraft.model import address
 from queuecraft.model.checks import shown
@@ -39,12 +39,26 @@ Layer: TypeAlias = Mapping[str, Entry]
 """The entries of one source, by what they set."""
 
 
-def entry(name: Name, given: Any, said: str, place: str, report: Report) -> Entry | None:
-    """An entry, if the value will do."""
+def entry(
+    name: Name, given: Any, said: str, place: str, report: Report, *, nothing: str = "None"
+) -> Entry | None:
+    """An entry, if the value will do; `nothing` is how None is written there."""
     if not name.check.will_do(given):
-        report.add(name.check.complaint(given, name.default, said, place), name.key)
+        complaint = name.check.complaint(given, name.default, said, place, nothing=nothing)
+        report.add(complaint + _meant(name, given, said), name.key)
         return None
     return Entry(name, said, place, given, None if given is None else name.convert(given))
+
+
+def _meant(name: Name, given: Any, said: str) -> str:
+    """Which other setting the value would do for, named as this one was."""
+    other = NAMES.get(name.meant)
+    if other is None or not isinstance(given, (str, int)):
+        return ""
+    variable = said.startswith(PREFIX)
+    if not other.check.will_do(other.check.read(given) if isinstance(given, str) else given):
+        return ""
+    return f"; did you mean {other.variable if variable else other.path}?"
 
 
 def layer(entries: Iterable[Entry | None], report: Report) -> Layer:

@@ -40,6 +40,7 @@ class Name:
     check: Check
     default: str
     convert: Callable[[Any], Any] = _same
+    meant: str = ""  # the path perhaps meant by who gives a value that will not do
 
     @property
     def variable(self) -> str:
@@ -71,6 +72,8 @@ _RETRY: Mapping[str, Check] = {
     "jitter": number(0, "a share from 0 to 1", "0.2", most=1),
 }
 
+_MEANT = {"retry": "retry.max_retries", "dead_letter": "dead_letter.queue"}
+
 
 def _own() -> list[Name]:
     names = [
@@ -87,7 +90,7 @@ def _own() -> list[Name]:
         names.append(Name(path, path, NAME, "made from the original"))
     for group in ("retry", "dead_letter"):
         on = f"{group}.enabled"
-        names += [Name(on, on, FLAG, "true"), Name(group, on, FLAG, "true")]
+        names += [Name(on, on, FLAG, "true"), Name(group, on, FLAG, "true", meant=_MEANT[group])]
     return names
 
 

@@ -32,10 +32,14 @@ class Options(Parts, SettingsOptions, total=False):
 
 
 def parted(options: Options) -> tuple[Parts, dict[str, Any]]:
-    """The parts, and the settings.
+    """The parts, and the settings with the parts that they choose from.
 
     >>> parted({"clock": None, "ttl": 60})
     ({'clock': None}, {'ttl': 60})
     """
     parts: Any = {name: value for name, value in options.items() if name in Parts.__annotations__}
-    return parts, {name: value for name, value in options.items() if name not in parts}
+    settings = {name: value for name, value in options.items() if name not in parts}
+    for name in ("serializers", "compressors"):
+        if parts.get(name) is not None:
+            settings[name] = parts[name]
+    return parts, settings

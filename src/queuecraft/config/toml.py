@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,23 @@ from queuecraft.config.file import pictured, read
 from queuecraft.config.layer import Entry, Layer, entry, layer
 from queuecraft.config.names import GROUPS, NAMES
 from queuecraft.config.report import Report
-from queuecraft.model.checks import shown
+from queuecraft.model import address
+from queuecraft.model.checks import nearest, shown
 from queuecraft.model.errors import ConfigError
 
 
-def toml_layer(path: Path, report: Report, *, needed: bool) -> Layer:
-    """What a file says: at its top, in a table `[queuecraft]`, or in `[tool.queuecraft]`."""
+def toml_layer(path: Path, report: Report, *, needed: bool, asked: str = "") -> Layer:
+    """What a file says: at its top, in a table `[queuecraft]`, or in `[tool.queuecraft]`.
+
+    `asked`: the variable that names it.
+    """
     try:
         text = read(path)
         if text is None and not needed:
             return {}
         if text is None:
-            raise ConfigError(f"there is no file {pictured(path)}")
+            who = f", which {asked} names" if asked else ""
+            raise ConfigError(f"there is no file {pictured(path)}{who}")
         table = _ours(path, _parsed(path, text))
     except ConfigError as error:
         report.add(error.message)
@@ -38,11 +42,25 @@ def _parsed(path: Path, text: str) -> Mapping[str, Any]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        # Only the place: the line itself may hold a password.
-        found = re.search(r"\(at ([a-z0-9, ]+)\)$", str(error))
-        where = f", at {found[1]}" if found else ""
+        found = _PLACE.fullmatch(str(error))
+        where = f", at {found[2]}{_reason(found[1])}" if found else ""
         example = 'expected lines such as concurrency = 8 or url = "local://"'
         raise ConfigError(f"{pictured(path)} is not TOML{where}; {example}") from None
+
+
+_PLACE = re.compile(r"(.*) \(at ([a-z0-9, ]+)\)", re.DOTALL)
+_HINTS = {
+    "Invalid value": ", text needs quotes",
+    "Cannot overwrite a value": ", a name is there twice",
+}
+_TELLING = re.compile(r"(?:[A-Za-z ,/]|'[=\]]{1,2}')+")
+
+
+def _reason(text: str) -> str:
+    """Why it is not, unless that quotes the line: there may be a password in it."""
+    if not _TELLING.fullmatch(text):
+        return ""
+    return f": {text[0].lower()}{text[1:]}{_HINTS.get(text, '')}"
 
 
 def _ours(path: Path, document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -71,13 +89,14 @@ def _entries(
             inside = next(name for name in NAMES if name.startswith(f"{dotted}."))
             report.add(f"{dotted} in {pictured(path)} is a table; set {inside}, for example")
         else:
-            close = get_close_matches(dotted, NAMES, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(NAMES)}"
+            hint = nearest(dotted, NAMES)
             report.add(f"unknown setting {shown(dotted)} in {pictured(path)}; {hint}")
 
 
 def _entry(dotted: str, value: Any, path: Path, report: Report) -> Entry | None:
-    found = entry(NAMES[dotted], value, dotted, pictured(path), report)
+    found = entry(NAMES[dotted], value, dotted, pictured(path), report, nothing="")
     if found is not None and found.name.key == "credentials":
         return replace(found, value=path.parent / found.value)  # beside the file that names it
+    if found is not None and found.name.key == "url":
+        return replace(found, value=address.beside(found.value, path.parent.as_posix()))
     return found

@@ -52,6 +52,9 @@ TYPES: Mapping[str, Broker] = MappingProxyType(
 )
 """What `type` may say; those with an s at the end are encrypted."""
 
+_FILE = re.compile(r"(~?/|\.{1,2}/)?[^:@?#%\\]+\.(?:db|sqlite|sqlite3)")
+"""What can only be meant as a path, and may be shown."""
+
 _IPV6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 
 
@@ -97,6 +100,9 @@ def fault(url: object) -> str | None:
         return f"is {type(url).__name__}; expected a URL such as {DEFAULT!r}"
     scheme, found, _ = url.partition("://")
     if not found or not SCHEME.fullmatch(scheme):
+        if (file := _FILE.fullmatch(url)) and url.isprintable():
+            start = "" if file[1] else "./"
+            return f"has no scheme; for the file {url!r} write 'local://{start}{quote(url)}'"
         # What was given is not shown: it may be a password.
         first, *more = (repr(TYPES[each].example) for each in ("local", "rabbitmq", "kafka"))
         return f"has no scheme; expected a URL such as {first}, {' or '.join(more)}"
@@ -166,6 +172,21 @@ def signed(url: str, username: str | None, password: str | None) -> str:
     if password is not None:
         told += ":" + quote(password, safe="")
     return f"{start}{told}@{authority}{rest}"
+
+
+def beside(url: str, folder: str) -> str:
+    """The URL of an embedded queue, its file taken from a folder if it says no absolute one.
+
+    >>> beside("local://./queue.db", "/etc/shop"), beside("local://../queue.db", "conf")
+    ('local:///etc/shop/./queue.db', 'local://./conf/../queue.db')
+    >>> beside("local:///data/queue.db", "/etc/shop"), beside("local://", "/etc/shop")
+    ('local:///data/queue.db', 'local://')
+    """
+    start, authority, rest = _parts(url)
+    if start.lower() != "local://" or authority not in (".", "..") or folder == ".":
+        return url
+    inside = folder if folder.startswith(("/", "./", "../")) else f"./{folder}"
+    return f"{start}{quote(inside.rstrip('/'))}/{authority}{rest}"
 
 
 Label: TypeAlias = Callable[[str], str]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from math import inf, isfinite
 from typing import Any
 
@@ -29,6 +30,8 @@ class Check:
     False
     >>> SECONDS.wants("30.0")
     'expected seconds above 0, such as 2.5 (default 30.0)'
+    >>> or_none(SECONDS).wants("None", nothing="none")  # in a variable
+    'expected seconds above 0, or none, such as 2.5 (default none)'
     """
 
     will_do: Callable[[Any], bool]
@@ -37,13 +40,17 @@ class Check:
     read: Callable[[str], object] = str
     secret: bool = False  # a wrong value is not shown
     fault: Callable[[Any], str | None] | None = None  # more than that it is not what is expected
+    optional: bool = False  # None will do too
 
-    def wants(self, default: str) -> str:
-        """What to say of a value that will not do."""
+    def wants(self, default: str, *, nothing: str = "None") -> str:
+        """What to say of a value that will not do, where None is written so; empty: cannot be."""
+        unset = f", or {nothing}" if self.optional and nothing else ""
         example = f", such as {self.example}" if self.example else ""
-        return f"expected {self.expected}{example} (default {default})"
+        return f"expected {self.expected}{unset}{example} (default {_default(default, nothing)})"
 
-    def complaint(self, value: object, default: str, said: str, place: str = "") -> str:
+    def complaint(
+        self, value: object, default: str, said: str, place: str = "", *, nothing: str = "None"
+    ) -> str:
         """What to say of it, with the name it was given by and where that was.
 
         >>> SECONDS.complaint(0, "30.0", "timeout", "queuecraft.toml")
@@ -51,9 +58,13 @@ class Check:
         """
         where = f" in {place}" if place else ""
         if self.fault is not None:
-            return f"{said}{where} {self.fault(value)} (default {default})"
+            return f"{said}{where} {self.fault(value)} (default {_default(default, nothing)})"
         picture = "" if self.secret else f"={shown(value)}"
-        return f"{said}{picture}{where}: {self.wants(default)}"
+        return f"{said}{picture}{where}: {self.wants(default, nothing=nothing)}"
+
+
+def _default(default: str, nothing: str) -> str:
+    return (nothing or "none") if default == "None" else default
 
 
 def refusal(problems: Sequence[str]) -> ConfigError:
@@ -87,6 +98,17 @@ def shown(value: object) -> str:
         return repr(value)
     kind = type(value).__name__
     return f"{'an' if kind[:1].lower() in 'aeiou' else 'a'} {kind}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What to say of a name there is none of.
+
+    >>> nearest("dealy", ["delay", "ttl"]), nearest("colour", ["delay", "ttl"])
+    ("did you mean 'delay'?", 'known: delay, ttl')
+    """
+    names = list(known)
+    close = get_close_matches(name, names, 1)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}"
 
 
 # -- the usual kinds -------------------------------------------------------------------------------
@@ -123,7 +145,7 @@ def text(expected: str, example: str, *, secret: bool = False) -> Check:
     somebody's password may be just that."""
     return Check(
         lambda value: value is None or _is_text(value),
-        f"{expected}, or None",
+        expected,
         example,
         lambda text: text or None,
         secret,
@@ -140,8 +162,8 @@ def or_none(check: Check) -> Check:
     return replace(
         check,
         will_do=lambda value: value is None or check.will_do(value),
-        expected=f"{check.expected}, or None",
         read=lambda text: None if text in _NOTHING else check.read(text),
+        optional=True,
     )
 
 
@@ -149,7 +171,8 @@ def not_yet(only: object, feature: str) -> Check:
     """The one value there is as long as a feature is missing: nothing is accepted in vain."""
     return Check(
         lambda value: type(value) is type(only) and value == only,
-        f"{only!r}, because {feature} is not available in this version",
+        f"{'nothing' if only is None else repr(only)}, because {feature} is not available in this "
+        "version",
         read=_number(int) if is_whole(only) else lambda text: only if text in _NOTHING else text,
     )
 

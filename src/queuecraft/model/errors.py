@@ -114,3 +114,8 @@ class TopologyMismatch(QueueError):
 
 class PayloadError(QueueError):
     """A payload that does not fit its type, cannot be read, or is too large."""
+
+
+# Tracebacks and dead letters name an error as its user imports it.
+for _kind in (QueueError, *QueueError.__subclasses__(), Unroutable):
+    _kind.__module__ = "queuecraft"

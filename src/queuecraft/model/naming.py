@@ -18,17 +18,36 @@ def check_name(kind: str, name: object, limit: int = MAX_NAME) -> None:
     >>> check_name("queue", "billing")
     >>> check_name("queue", "")
     Traceback (most recent call last):
-    queuecraft.model.errors.ConfigError: a queue needs a name; it is empty
+    queuecraft.ConfigError: a queue needs a name; it is empty
     """
     if not isinstance(name, str):
-        raise ConfigError(f"the name of a {kind} must be a str, not {type(name).__name__}")
+        raise ConfigError(f"the name of {_a(kind)} must be a str, not {type(name).__name__}")
     if not name:
-        raise ConfigError(f"a {kind} needs a name; it is empty")
+        raise ConfigError(f"{_a(kind)} needs a name; it is empty")
     if not name.isprintable():
         raise ConfigError(f"{kind} name {name!r} has characters that cannot be printed")
     if (size := len(name.encode())) > limit:
         msg = f"{kind} name {name[:40]!r}… has {size} bytes, the broker allows {limit}; shorten it"
         raise ConfigError(msg)
+    if kind == "event":
+        _check_words(name)
+
+
+def _check_words(event: str) -> None:
+    """Brokers take `order.*x` and `a..b` for literal words, which no event is ever made of."""
+    words = event.split(".")
+    if "" in words:
+        raise ConfigError(
+            f"event {event!r} has an empty word; put one dot between words, as in 'order.placed'"
+        )
+    if any(mark in word and word != mark for word in words for mark in "*#"):
+        raise ConfigError(
+            f"event {event!r}: * and # stand for whole words, as in 'order.*' or 'order.#'"
+        )
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}"
 
 
 def queue_name(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, InitVar, dataclass, field, fields
-from difflib import get_close_matches
 from os import PathLike
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypedDict
@@ -19,6 +18,7 @@ from queuecraft.model.checks import (
     SECONDS,
     Check,
     instance,
+    nearest,
     not_yet,
     one_of,
     or_none,
@@ -86,7 +86,7 @@ class Settings:
     'amqp://ada:a%2Fb@rabbit/%2F'
     >>> Settings(publish_timeout=0)
     Traceback (most recent call last):
-    queuecraft.model.errors.ConfigError: publish_timeout=0: expected seconds above 0, ...
+    queuecraft.ConfigError: publish_timeout=0: expected seconds above 0, ...
     """
 
     url: str = field(default=address.DEFAULT, repr=False)
@@ -166,7 +166,7 @@ class Settings:
 
         >>> Settings.of({"concurency": 2})
         Traceback (most recent call last):
-        queuecraft.model.errors.ConfigError: unknown setting 'concurency'; did you mean ...
+        queuecraft.ConfigError: unknown setting 'concurency'; did you mean ...
         """
         known = {name: value for name, value in values.items() if name in NAMES}
         problems = [unknown(name) for name in values if name not in NAMES] + wrong(known)
@@ -252,9 +252,13 @@ def default(name: str) -> str:
 
 
 def unknown(name: str) -> str:
-    """What to say of a setting there is none of."""
-    close = get_close_matches(name, NAMES, 1)
-    hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(NAMES)}"
+    """What to say of a setting there is none of.
+
+    >>> unknown("max_retries")
+    "unknown setting 'max_retries'; did you mean retry=Retry(max_retries=…)?"
+    """
+    inside = name in (each.name for each in fields(Retry))
+    hint = f"did you mean retry=Retry({name}=…)?" if inside else nearest(name, NAMES)
     return f"unknown setting {shown(name)}; {hint}"
 
 

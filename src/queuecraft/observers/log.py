@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from queuecraft.drivers.base import Delivery
-from queuecraft.model.outcome import Failure
+from queuecraft.model.outcome import INVALID_PAYLOAD, Failure
 from queuecraft.runtime.facts import (
     ConnectionStateChanged,
     Facts,
@@ -71,6 +71,8 @@ class LogObserver:
 
     def failed(self, fact: MessageFailed) -> None:
         """A handler failed: with the whole stack, at error level."""
+        if fact.reason == INVALID_PAYLOAD:
+            return  # no handler saw it; its end, which comes next, tells all there is
         error = "" if fact.failure is None else f": {fact.failure.error_type}: {fact.failure.error}"
         self._message(
             logging.ERROR,
@@ -82,10 +84,10 @@ class LogObserver:
         )
 
     def retried(self, fact: MessageRetried) -> None:
-        """It will be tried again."""
+        """It will be tried again; why was logged when it failed."""
         self._message(
-            logging.WARNING,
-            f"attempt {fact.attempt} failed, again in {fact.delay:.3g} s",
+            logging.INFO,
+            f"comes again in {fact.delay:.3g} s, after attempt {fact.attempt}",
             fact.worker,
             fact.delivery,
             fact.attempt,
@@ -106,8 +108,11 @@ class LogObserver:
         self._message(logging.WARNING, "expired unhandled", fact.worker, fact.delivery, None)
 
     def state_changed(self, fact: ConnectionStateChanged) -> None:
-        """The connection is in another state."""
-        level = logging.INFO if fact.error is None else logging.WARNING
+        """The connection is in another state. Worth a person's while are that it stands, and that
+        it broke; when it is given up, `reconnect_failed` or an exception says so."""
+        level = logging.WARNING if fact.new == "reconnecting" else logging.DEBUG
+        if (fact.old, fact.new) == ("connecting", "connected"):
+            level = logging.INFO
         why = "" if fact.error is None else f": {fact.error}"
         self._say(level, f"connection {fact.old} → {fact.new}{why}", state=fact.new)
 
@@ -122,7 +127,9 @@ class LogObserver:
 
     def reconnect_failed(self, fact: ReconnectFailed) -> None:
         """For good."""
-        text = f"gave up reconnecting after {fact.attempts} attempts: {fact.error}"
+        tries = "1 attempt" if fact.attempts == 1 else f"{fact.attempts} attempts"
+        what = f"gave up connecting after {tries}" if fact.attempts else "not reconnecting"
+        text = f"{what}: {fact.error}"
         self._say(logging.ERROR, text, attempts=fact.attempts)
 
     def started(self, fact: WorkerStarted) -> None:
@@ -147,7 +154,9 @@ class LogObserver:
         self._say(logging.INFO, "shut down")
 
     def _end(self, text: str, fact: MessageDeadLettered | MessageDropped) -> None:
-        # Its stack was logged when it failed.
+        if fact.reason == INVALID_PAYLOAD and fact.failure is not None:
+            text += f": {fact.failure.error_type}: {fact.failure.error}"
+        # Any other error was logged, with its stack, when it failed.
         failure = None if fact.failure is None else replace(fact.failure, traceback="")
         self._message(logging.ERROR, text, fact.worker, fact.delivery, fact.attempt, failure)
 

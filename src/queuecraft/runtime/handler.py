@@ -40,7 +40,7 @@ def checked(middleware: Iterable[Middleware]) -> tuple[Middleware, ...]:
 
     >>> checked([None])
     Traceback (most recent call last):
-    queuecraft.model.errors.ConfigError: middleware None is not a function
+    queuecraft.ConfigError: middleware None is not a function
     """
     given = tuple(middleware)
     for each in given:

@@ -12,6 +12,7 @@ import msgspec
 from queuecraft.codec.headers import RETRY_POLICY, check_user_headers
 from queuecraft.codec.reason import shorten
 from queuecraft.drivers.base import NO_HEADERS, Exchange, Traits
+from queuecraft.model.checks import nearest
 from queuecraft.model.errors import ConfigError, UnsupportedFeature
 from queuecraft.model.naming import MAX_NAME
 from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Policy, Retry
@@ -61,8 +62,8 @@ class Details(msgspec.Struct, frozen=True, gc=False, eq=False):
         """The options of a call at this moment, for a broker that can do this much."""
         if not options.keys() <= _KNOWN:
             unknown = min(options.keys() - _KNOWN)
-            known = ", ".join(PublishOptions.__annotations__)
-            raise ConfigError(f"unknown option {unknown!r} of publish; known: {known}")
+            hint = nearest(unknown, PublishOptions.__annotations__)
+            raise ConfigError(f"unknown option {unknown!r} of publish; {hint}")
         due_at = _due(options.get("delay"), options.get("deliver_at"), now)
         expires_at = None
         if (ttl := options.get("ttl")) is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from queuecraft.drivers.base import Traits
+from queuecraft.model.checks import nearest
 from queuecraft.model.errors import ConfigError
 from queuecraft.model.event import Event
 from queuecraft.model.naming import check_name, queue_name
@@ -59,8 +60,8 @@ class Plan:
         """The plan that a call of `qc.worker` stands for."""
         unknown = options.keys() - WorkerOptions.__annotations__.keys()
         if unknown:
-            known = ", ".join(WorkerOptions.__annotations__)
-            raise ConfigError(f"unknown option {min(unknown)!r} of a worker; known: {known}")
+            hint = nearest(min(unknown), WorkerOptions.__annotations__)
+            raise ConfigError(f"unknown option {min(unknown)!r} of a worker; {hint}")
         if not isinstance(queue, (str, Queue, type(None))):
             raise ConfigError(f"worker({queue!r}): expected the name of a queue, or a Queue")
         return cls(
@@ -109,7 +110,7 @@ class Plan:
     ) -> Plan:
         """The plan with one handler more, and what feeds it."""
         pattern, payload_type = target_of(target)
-        check_name("event", pattern)
+        check_name("queue" if isinstance(target, Queue) else "event", pattern)
         handler = Handler(pattern, function, payload_type)
         check_ties([pattern, *(each.pattern for each in self.handlers)])
         plan = replace(self, handlers=(*self.handlers, handler))

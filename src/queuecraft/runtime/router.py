@@ -50,7 +50,7 @@ def check_ties(patterns: Sequence[str]) -> None:
 
     >>> check_ties(["order.*", "*.placed"])
     Traceback (most recent call last):
-    queuecraft.model.errors.ConfigError: patterns 'order.*' and '*.placed' are equally specific ...
+    queuecraft.ConfigError: patterns 'order.*' and '*.placed' are equally specific ...
     """
     for at, one in enumerate(patterns):
         for other in patterns[at + 1 :]:

@@ -212,7 +212,7 @@ class Worker:
         >>> from queuecraft import QueueCraft
         >>> QueueCraft("local://").worker("billing").check_processes(2)
         Traceback (most recent call last):
-        queuecraft.model.errors.ConfigError: queue 'billing' cannot have 2 processes: local ...
+        queuecraft.ConfigError: queue 'billing' cannot have 2 processes: local ...
         """
         traits = self._engine.connection.traits
         if processes == 1:
