@@ -528,3 +528,23 @@ async def test_a_log_with_a_damaged_end_loses_only_that_end(
 
     assert [each.sent.id for each in await restored.peek("jobs", 9)] == ["a", "b"]
     assert await restored.send(messages("jobs", "d")) == [ACCEPTED]
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
+async def test_a_file_that_is_taken_away_is_noticed_and_made_anew(
+    tmp_path: Path, replaced: bool
+) -> None:
+    path = tmp_path / "queue.db"
+    driver = SqliteDriver(path)
+    await driver.open()
+    await driver.declare(Queue("billing"))
+    path.rename(tmp_path / "elsewhere.db")
+    if replaced:
+        path.write_bytes(b"")
+    with pytest.raises(ConnectionLost, match="removed or replaced"):
+        await driver.send([Outgoing(b"", "m-1", queue="billing")])
+    await driver.close()
+    await driver.open()
+    await driver.declare(Queue("billing"))
+    assert list(await driver.send([Outgoing(b"", "m-1", queue="billing")])) == [ACCEPTED]
+    await driver.close()

@@ -9,7 +9,7 @@ import apsw
 from queuecraft.drivers.base import Binding, ConsumerInfo, Exchange, Outgoing, Queue
 from queuecraft.drivers.local.exchanges import Exchanges
 from queuecraft.drivers.local.refusals import check_same, no_queue
-from queuecraft.drivers.local.sqlite.database import value
+from queuecraft.drivers.local.sqlite.database import rows, value
 from queuecraft.drivers.local.sqlite.position import QUEUES, bounds
 from queuecraft.drivers.local.sqlite.record import pack, unpack
 from queuecraft.model.errors import QueueError
@@ -209,16 +209,13 @@ class Catalogue:
 def _free_number(connection: apsw.Connection) -> int:
     highest = value(connection, "SELECT max(number) FROM queue")
     number = 0 if highest is None else highest + 1
-    if number >= QUEUES:  # numbers of deleted queues are used again, but not before they must be
-        number = value(
-            connection,
-            "SELECT min(number) + 1 FROM queue AS one WHERE number + 1 < ? "
-            "AND NOT EXISTS (SELECT 1 FROM queue AS next WHERE next.number = one.number + 1)",
-            (QUEUES,),
-        )
-        if number is None:
-            raise QueueError(f"a file holds at most {QUEUES} queues", broker="local")
-    return number
+    if number < QUEUES:  # numbers of deleted queues are used again, but not before they must be
+        return number
+    used = {number for (number,) in rows(connection, "SELECT number FROM queue")}
+    free = next((number for number in range(QUEUES) if number not in used), None)
+    if free is None:
+        raise QueueError(f"a file holds at most {QUEUES} queues", broker="local")
+    return free
 
 
 def _queue_of(row: Sequence[apsw.SQLiteValue]) -> Queue:

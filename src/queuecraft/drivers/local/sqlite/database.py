@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -36,6 +37,7 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._inode: tuple[int, int] | None = None
 
     def connect(self, *, synchronous: Literal["FULL", "NORMAL"]) -> apsw.Connection:
         """Open the file, making or upgrading it where needed."""
@@ -51,6 +53,7 @@ class Database:
             connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT}")
             connection.execute(f"PRAGMA journal_size_limit={LOG_KEPT}")
             connection.set_busy_timeout(0)
+            self._inode = self._inode or _inode(self.path)
         except apsw.Error as error:
             connection.close()
             raise self.explain(error, "open") from error
@@ -68,6 +71,7 @@ class Database:
         short random pauses two processes share the file at a fifth more, at a third of the worst
         wait.
         """
+        self._check_present(operation)
         waited_since = 0.0
         while True:
             try:
@@ -157,6 +161,15 @@ class Database:
             raise explained from error
         failpoint(f"{operation}.after_commit")
         return result
+
+    def _check_present(self, operation: str) -> None:
+        """A file that was removed can still be written to, and nobody would ever read it."""
+        if _inode(self.path) != self._inode:
+            raise ConnectionLost(
+                f"{str(self.path)!r} was removed or replaced while it was in use",
+                broker="local",
+                operation=operation,
+            )
 
     def _patiently(self, ask: Callable[[], R]) -> R:
         """Once more while another process is making the same file: switching the journal does not
@@ -272,6 +285,14 @@ def rows(
 def value(connection: apsw.Connection, query: str, values: Sequence[apsw.SQLiteValue] = ()) -> Any:
     """The one value a query finds, or None."""
     return connection.execute(query, values).get
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _identity(connection: apsw.Connection) -> tuple[int, int]:

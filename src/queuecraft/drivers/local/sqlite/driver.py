@@ -80,6 +80,7 @@ class SqliteDriver(Driver):
     async def open(self) -> None:
         await self.close()  # what was left open would be held by nobody, and looked after for ever
         self._joining = asyncio.Lock()  # of this loop
+        self._database = Database(self._database.path)
         self._publishing = self._database.connect(synchronous="FULL")
         self._consuming = self._database.connect(synchronous="NORMAL")
         self._bell.open()
