@@ -75,6 +75,39 @@ class Entry:
         return cast("list[str | QueueError]", self.results)
 
 
+class Crowd(Entry):
+    """The messages of many calls that came between two flights, each with a future of its own:
+    sharing all the rest halves what a publish costs."""
+
+    __slots__ = ("singly", "waiting")
+
+    def __init__(self, recipe: Recipe, *, drop: bool) -> None:
+        super().__init__(recipe, (), drop=drop)
+        self.waiting: list[asyncio.Future[str | QueueError]] = []
+        self.singly = False  # one of them is to blame for all: each flies alone
+
+    def join(self, message: Outgoing) -> asyncio.Future[str | QueueError]:
+        """Add a message; the future tells what became of it."""
+        future: asyncio.Future[str | QueueError] = self.future.get_loop().create_future()
+        self.results.append(message)
+        self.waiting.append(future)
+        self.left += 1
+        return future
+
+    def seats(self) -> list[Seat]:
+        for at, future in enumerate(self.waiting):
+            if future.cancelled() and isinstance(self.results[at], Outgoing) and not self.flying:
+                self.answer(at, QueueError("cancelled"))  # nobody asks any more
+        seats = super().seats()
+        return seats[:1] if self.singly and not self.flying else seats
+
+    def answer(self, at: int, result: str | QueueError) -> None:
+        super().answer(at, result)
+        future = self.waiting[at]
+        if not future.done():
+            future.set_result(result)
+
+
 Seat: TypeAlias = tuple[Entry, int, Outgoing]
 """One message in flight, and whose it is."""
 

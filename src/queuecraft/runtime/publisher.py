@@ -76,10 +76,10 @@ class Publisher:
                     if self._budget <= 0:
                         await self._give_way()
                     return message.id
-        entry = Entry(recipe, (message,), drop=drop)
         if result is None:
-            (answer,) = await self._sender.submit(entry)
+            answer = await self._sender.submit_one(recipe, message, drop=drop)
         else:
+            entry = Entry(recipe, (message,), drop=drop)
             (answer,) = await self._settle(driver, entry, result)
         if isinstance(answer, str):
             return answer

@@ -19,7 +19,8 @@ from queuecraft.model.errors import (
 )
 from queuecraft.model.settings import Settings
 from queuecraft.runtime.connection import Connection, being_cancelled
-from queuecraft.runtime.entry import Entry, Seat
+from queuecraft.runtime.entry import Crowd, Entry, Seat
+from queuecraft.runtime.recipe import Recipe
 
 BATCH = 500  # messages in one send, at most
 PAUSE = 0.05  # seconds before trying again, when an answer is missing though the connection stands
@@ -51,6 +52,39 @@ class Sender:
         self._task: asyncio.Task[None] | None = None
         self._timer: Timer | None = None
         self._closed = False
+        self._crowd: Crowd | None = None  # takes more until it flies
+
+    async def submit_one(
+        self, recipe: Recipe, message: Outgoing, *, drop: bool
+    ) -> str | QueueError:
+        """Queue one message, with whatever else is published until the next flight."""
+        crowd = self._crowd
+        if (
+            crowd is None
+            or crowd.flying
+            or crowd.attempted
+            or crowd.recipe is not recipe
+            or crowd.drop is not drop
+            or crowd.future.done()
+            or len(crowd.results) >= BATCH
+            or self._connection.current is None
+        ):
+            refusal = self._refusal(1)
+            if refusal is not None:
+                return refusal if isinstance(refusal, QueueError) else refusal(message)
+            crowd = Crowd(recipe, drop=drop)
+            self._enter(crowd)
+            self._crowd = crowd
+        future = crowd.join(message)
+        self._waiting += 1
+        try:
+            return await future
+        except asyncio.CancelledError:  # the crowd goes on: this place in it stays empty
+            if not crowd.flying and not crowd.seats():
+                self._finish(crowd)
+            raise
+        finally:
+            self._waiting -= 1
 
     async def submit(self, entry: Entry) -> Sequence[str | QueueError]:
         """Queue the messages and wait for the answers."""
@@ -59,12 +93,7 @@ class Sender:
         if refusal is not None:
             entry.end(refusal)
             return entry.answers
-        entry.deadline = self._clock.monotonic() + self._settings.publish_timeout
-        self.entries[entry] = None
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
-        if self._timer is None:
-            self._timer = self._clock.call_later(self._settings.publish_timeout, self._expire)
+        self._enter(entry)
         self._waiting += count
         try:
             await entry.future  # cancelling it leaves the batch alone: its place is skipped
@@ -95,7 +124,7 @@ class Sender:
             for entry in entries:
                 entry.error = lost
         elif isinstance(result, QueueError):  # neither, and it will not be better next time
-            self._blame(entries, result)
+            self._blame(flight, entries, result)
         elif isinstance(result, Exception):  # it should not raise this: who knows what it did
             for entry in entries:
                 entry.end(self._breach(result))
@@ -124,6 +153,17 @@ class Sender:
         self._fail(self.entries, QueueError("shut down before the broker answered"))
 
     # -- at the door ---------------------------------------------------------------------------
+
+    def _enter(self, entry: Entry) -> None:
+        """Put it behind the others, and see that somebody takes it from there."""
+        self._crowd = None  # who joined it now would be ahead of this one
+        timeout = self._settings.publish_timeout
+        entry.deadline = self._clock.monotonic() + timeout
+        self.entries[entry] = None
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        if self._timer is None:
+            self._timer = self._clock.call_later(timeout, self._expire)
 
     def _refusal(self, count: int) -> QueueError | Callable[[Outgoing], QueueError] | None:
         """Why no more is taken, if so."""
@@ -203,8 +243,12 @@ class Sender:
             apart = entry.alone or len(flight) + entry.left > BATCH
             if flight and (apart or flight[-1][0].alone):
                 break
+            seats = entry.seats()
+            if not seats:  # all were cancelled
+                self._finish(entry)
+                continue
             entry.flying = True
-            flight += entry.seats()
+            flight += seats
         return flight
 
     async def _fly(self, driver: Driver, flight: list[Seat]) -> None:
@@ -270,10 +314,19 @@ class Sender:
                 lost = error
         return lost
 
-    def _blame(self, entries: Sequence[Entry], error: QueueError) -> None:
+    def _blame(self, flight: Sequence[Seat], entries: Sequence[Entry], error: QueueError) -> None:
         """A batch was refused as a whole: sent one by one, it shows who is to blame."""
+        if len(flight) > 1 and any(isinstance(entry, Crowd) for entry in entries):
+            for entry in entries:
+                entry.alone = True
+                if isinstance(entry, Crowd):
+                    entry.singly = True
+            return
         for entry in entries:
-            if len(entries) == 1:
+            if isinstance(entry, Crowd):
+                ((_, at, message),) = flight
+                entry.refuse(at, message, error)
+            elif len(entries) == 1:
                 entry.end(error)
             else:
                 entry.alone = True
