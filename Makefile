@@ -38,6 +38,7 @@ demo: $(DEV) ## watch a small shop: orders, retries, dead letters, a redrive (SE
 	@$(BIN)/python -m queuecraft demo $(if $(filter-out 0,$(SERVE)),--serve)
 
 test: check ## check, then every test and doctest, with the coverage gate
+	$(BIN)/python -m tests.brokers install
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report
 

@@ -1,0 +1,40 @@
+"""Brokers as pytest fixtures; `tests/conftest.py` gives them to all tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NoReturn
+
+import pytest
+
+from tests.brokers.installation import Unavailable, in_ci
+from tests.brokers.rabbitmq import VARIABLE, RabbitMQ
+
+
+@pytest.fixture(scope="session")
+def rabbitmq() -> Iterator[RabbitMQ]:
+    """One RabbitMQ for all tests of a run, started by the first that asks.
+
+    A test that kills it may leave it so: `rabbitmq_url` starts it again.
+    """
+    try:
+        broker = RabbitMQ.from_environment().__enter__()
+    except Unavailable as reason:
+        do_without(f"RabbitMQ: {reason}, or name a server in {VARIABLE}")
+    with broker:
+        yield broker
+
+
+@pytest.fixture
+def rabbitmq_url(rabbitmq: RabbitMQ) -> Iterator[str]:
+    """A URL into an empty virtual host on it, which is this test's alone."""
+    rabbitmq.start()
+    with rabbitmq.vhost() as url:
+        yield url
+
+
+def do_without(reason: str) -> NoReturn:
+    """Skip what needs a broker that cannot be had, aloud; where nothing may be left out, fail."""
+    if in_ci():
+        pytest.fail(f"NOT TESTED, {reason}", pytrace=False)
+    pytest.skip(f"NOT TESTED, {reason}")

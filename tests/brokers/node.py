@@ -1,0 +1,268 @@
+"""A RabbitMQ node that is ours alone: on loopback, in a temporary folder, on ports of its own."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from tests.brokers.certificates import Certificates
+from tests.brokers.installation import EPMD, RABBITMQ, RABBITMQ_SERVER, ensure
+from tests.brokers.port import Port
+from tests.brokers.process import Process, ProcessFailed, usual_environment
+
+PATIENCE = 50.0  # a start takes about five seconds; a busy machine may need some more
+MISNAMED = "127.0.0.2"  # loopback as well, but not in the certificate
+
+# Limits are low so that a small machine will do; they raise alarms, they reserve nothing.
+_SETTINGS = """
+listeners.tcp.1 = 127.0.0.1:{amqp}
+listeners.ssl.1 = 127.0.0.1:{amqps}
+listeners.ssl.2 = {misnamed}:{amqps}
+ssl_options.cacertfile = {authority}
+ssl_options.certfile = {server}
+ssl_options.keyfile = {server}
+ssl_options.verify = verify_peer
+ssl_options.fail_if_no_peer_cert = false
+management.tcp.ip = 127.0.0.1
+management.tcp.port = {management}
+collect_statistics_interval = 250
+management.sample_retention_policies.global.minute = 1
+management.sample_retention_policies.basic.minute = 1
+management.sample_retention_policies.detailed.minute = 1
+vm_memory_high_watermark.absolute = 512MB
+disk_free_limit.absolute = 1MB
+raft.wal_max_size_bytes = 67108864
+log.console = false
+log.file = {log}
+log.file.level = info
+"""
+
+
+class Node:
+    """The server and the `epmd` it registers with, both started here and ended here.
+
+    Nothing is shared with a RabbitMQ the machine may run as a service: not a port, not a file, not
+    the cookie, not `epmd`.
+    """
+
+    def __init__(self) -> None:
+        self.frozen = False
+        self._folder: Path | None = None
+        self._greeted = False
+        self._ports: dict[str, Port] = {}
+        self._environment: dict[str, str] = {}
+        self._epmd: Process | None = None
+        self._server: Process | None = None
+
+    @property
+    def folder(self) -> Path:
+        """All it has: settings, cookie, certificates, data, log."""
+        assert self._folder is not None, "the broker was never started"
+        return self._folder
+
+    @property
+    def certificates(self) -> Certificates:
+        return Certificates(self.folder / "certificates")
+
+    @property
+    def pid(self) -> int:
+        """The process id of the Erlang virtual machine."""
+        return self._server.pid if self._server else 0
+
+    @property
+    def running(self) -> bool:
+        return self._server is not None and self._server.running
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can be asked something."""
+        return self.running and self._greeted and not self.frozen
+
+    def port(self, name: str) -> int:
+        """The number of `amqp`, `amqps` or `management`; it stays the same over a restart."""
+        return self._ports[name].number
+
+    def start(self) -> None:
+        """Start it if it does not run, on the data it has; it takes connections afterwards."""
+        if self.frozen:
+            self.thaw()
+        if self._server is None:
+            ensure(RABBITMQ)
+            self._prepare()
+        assert self._epmd is not None
+        assert self._server is not None
+        if self.ready:
+            return
+        self._greeted = False
+        self._epmd.start()
+        self._until(lambda: _listens(self._ports["epmd"].number), self._epmd)
+        self._server.start()
+        # It opens the port for AMQP last, after its plugins and after it has its queues back.
+        self._until(lambda: _greets(self.port("amqp")), self._server)
+        self._greeted = True
+
+    def stop(self) -> None:
+        """Shut it down as an operator would: it tells its clients, and writes what it has."""
+        if self.running:
+            assert self._server is not None
+            self.thaw()
+            self._greeted = False
+            self._server.send(signal.SIGTERM)
+            self._server.wait(PATIENCE)
+
+    def kill(self) -> None:
+        """End it as `kill -9` does, once it knows its queues by heart."""
+        if self._server is not None:
+            if self.ready:
+                self._until(self._remembers, self._server)
+            self._greeted = self.frozen = False
+            self._server.kill()
+
+    def freeze(self) -> None:
+        """Stop it in its tracks: connections stay open, and nothing answers."""
+        assert self._server is not None
+        self._server.send(signal.SIGSTOP)
+        self.frozen = True
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        if self.frozen and self.running:
+            assert self._server is not None
+            self._server.send(signal.SIGCONT)
+        self.frozen = False
+
+    def ctl(self, *arguments: str) -> str:
+        """What `rabbitmqctl` answers. It starts an Erlang of its own, which takes its time."""
+        answer = subprocess.run(
+            [_beside("rabbitmqctl"), *arguments],
+            cwd=self.folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=PATIENCE,
+            check=False,
+        )
+        if answer.returncode:
+            said = answer.stderr.strip() or answer.stdout.strip()
+            raise ProcessFailed(f"rabbitmqctl {' '.join(arguments)} failed: {said}")
+        return answer.stdout
+
+    def close(self) -> None:
+        """End both and leave nothing behind."""
+        # The server first: it would start another epmd in place of the one it misses.
+        for process in (self._server, self._epmd):
+            if process is not None:
+                process.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        for port in self._ports.values():
+            port.close()
+        self._folder = self._server = self._epmd = None
+
+    def _prepare(self) -> None:
+        self._ports = {
+            name: Port() for name in ("amqp", "amqps", "management", "distribution", "epmd")
+        }
+        self._folder = Path(tempfile.mkdtemp(prefix="queuecraft-rabbitmq-")).resolve()
+        Certificates.make(self.folder / "certificates")
+        settings = _SETTINGS.format(
+            **{name: port.number for name, port in self._ports.items()},
+            misnamed=MISNAMED,
+            authority=self.certificates.authority,
+            server=self.certificates.server,
+            log=self.folder / "rabbitmq.log",
+        )
+        (self.folder / "rabbitmq.conf").write_text(settings, encoding="utf-8")
+        (self.folder / "plugins").write_text("[rabbitmq_management].\n", encoding="ascii")
+        (self.folder / "environment").touch()
+        cookie = self.folder / ".erlang.cookie"
+        cookie.write_text(secrets.token_hex(20), encoding="ascii")
+        cookie.chmod(0o400)
+        self._environment = {
+            **usual_environment(self.folder),
+            "ERL_CRASH_DUMP_SECONDS": "0",
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "ERL_EPMD_PORT": str(self._ports["epmd"].number),
+            # For every Erlang that is started, rabbitmqctl's as well. Left to itself it would
+            # listen on all addresses and leave an epmd behind as a daemon.
+            "ERL_FLAGS": "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1}",
+            "RABBITMQ_CONF_ENV_FILE": str(self.folder / "environment"),
+            "RABBITMQ_CONFIG_FILE": str(self.folder / "rabbitmq.conf"),
+            "RABBITMQ_CTL_DIST_PORT_MAX": "0",
+            "RABBITMQ_CTL_DIST_PORT_MIN": "0",
+            "RABBITMQ_DIST_PORT": str(self._ports["distribution"].number),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "plugins"),
+            "RABBITMQ_LOG_BASE": str(self.folder),
+            "RABBITMQ_MNESIA_BASE": str(self.folder / "data"),
+            "RABBITMQ_NODENAME": f"queuecraft-{self._ports['amqp'].number}@localhost",
+            "RABBITMQ_PID_FILE": str(self.folder / "pid"),
+            # How old the numbers of a quorum queue may be; there is no other place to say so.
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-rabbit quorum_tick_interval 250",
+            # Makes the start script become the server instead of waiting beside it, so that a
+            # signal reaches the server.
+            "RUNNING_UNDER_SYSTEMD": "true",
+        }
+        epmd = EPMD.find()
+        server = RABBITMQ_SERVER.find()
+        assert epmd is not None
+        assert server is not None
+        self._epmd = self._process(epmd, "-port", str(self._ports["epmd"].number))
+        self._server = self._process(server)
+
+    def _process(self, *command: str) -> Process:
+        return Process(
+            command,
+            folder=self.folder,
+            log=self.folder / f"{Path(command[0]).name}.output",
+            environment=self._environment,
+        )
+
+    def _remembers(self) -> bool:
+        """Whether its register of quorum queues is on the disk.
+
+        RabbitMQ saves it a second after a queue was declared. A queue that is not in it after a
+        kill never has a leader again: no driver can help that, so no test should find it.
+        """
+        registers = self.folder.glob("data/*/quorum/*/names.dets")
+        # Erlang's tables have their state in the third word: 1 if they are in order.
+        return all(register.read_bytes()[8:12] == b"\0\0\0\1" for register in registers)
+
+    def _until(self, condition: Callable[[], bool], process: Process) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            if not process.running or time.monotonic() > deadline:
+                what = "does not answer" if process.running else "ended"
+                log = self.folder / "rabbitmq.log"
+                said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+                raise ProcessFailed(f"RabbitMQ {what}:\n{process.output[-2000:]}{said[-4000:]}")
+            time.sleep(0.05)
+
+
+def _beside(name: str) -> str:
+    server = RABBITMQ_SERVER.find()
+    assert server is not None
+    return str(Path(server).with_name(name))
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
+        return True
+    return False
+
+
+def _greets(port: int) -> bool:
+    """Whether a broker answers the first words of AMQP."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        connection.sendall(b"AMQP\x00\x00\x09\x01")
+        return connection.recv(1) == b"\x01"
+    return False
