@@ -85,6 +85,8 @@ class Traits:
     atomic_move: bool = False  # a move can neither duplicate nor lose
     atomic_send: bool = False  # a batch is stored whole or not at all
     counts_redeliveries: bool = False
+    returns_to: Literal["place", "tail"] = "place"  # where what a lost consumer held comes back
+    delays_apart: bool = False  # delayed messages wait outside their queue, and outlive it
     exchange_types: frozenset[ExchangeType] = frozenset(EXCHANGE_TYPES)
     max_name: int = MAX_NAME
 

@@ -9,23 +9,30 @@ from typing import TypeAlias
 
 from queuecraft.drivers.base import Driver
 from queuecraft.drivers.target import Target
+from queuecraft.model.address import TYPES
 from queuecraft.model.errors import ConfigError
 from queuecraft.model.masking import SCHEME
 
 Factory: TypeAlias = Callable[[Target], Sequence[Driver]]
 """Makes one driver for each host of a target's URL, in the order they should be tried."""
 
-BUILT_IN: Mapping[str, str] = MappingProxyType({"local": "queuecraft.drivers.local:drivers"})
+BUILT_IN: Mapping[str, str] = MappingProxyType(
+    {
+        "local": "queuecraft.drivers.local:drivers",
+        "amqp": "queuecraft.drivers.rabbitmq:drivers",
+        "amqps": "queuecraft.drivers.rabbitmq:drivers",
+    }
+)
 
 
 class Drivers:
     """The schemes an app knows. A driver of your own is added by its scheme.
 
-    >>> sorted(Drivers().schemes)
-    ['local']
+    >>> "local" in Drivers().schemes
+    True
     >>> Drivers().create(Target("carrier-pigeon://roof"))
     Traceback (most recent call last):
-    queuecraft.model.errors.ConfigError: 'carrier-pigeon://' is no known broker; use one of local://
+    queuecraft.ConfigError: 'carrier-pigeon://' is no known broker; use one of ...local://
     """
 
     def __init__(self) -> None:
@@ -47,12 +54,20 @@ class Drivers:
         scheme, found, _ = target.url.partition("://")
         factory = self._factories.get(scheme.lower()) if found else None
         if factory is None:
-            known = ", ".join(f"{name}://" for name in sorted(self._factories))
-            # Shown only if it is a scheme: anything else may hold a password.
-            what = f"'{scheme}://'" if found and SCHEME.fullmatch(scheme) else "the url"
-            raise ConfigError(f"{what} is no known broker; use one of {known}")
+            raise ConfigError(self._refusal(scheme if found else ""))
         if isinstance(factory, str):
             module, name = factory.split(":")
             loaded: Factory = getattr(import_module(module), name)
             factory = self._factories[scheme.lower()] = loaded
         return factory(target)
+
+    def _refusal(self, scheme: str) -> str:
+        known = ", ".join(f"{name}://" for name in sorted(self._factories))
+        if any(scheme.lower() in broker.schemes for broker in TYPES.values()):
+            return (
+                f"this version has no driver for '{scheme.lower()}://' yet; use one of {known}, or "
+                "bring your own: Drivers().add"
+            )
+        # Shown only if it is a scheme: anything else may hold a password.
+        what = f"'{scheme}://'" if SCHEME.fullmatch(scheme) else "the url"
+        return f"{what} is no known broker; use one of {known}"

@@ -84,7 +84,7 @@ class LifecycleConformance(Suite):
         await broker.driver.close()
         await broker.driver.open()
         await refuses(consumer, held)
-        received = await broker.holds(queue, sent)
+        received = await broker.holds_again(queue, sent)
         if broker.traits.counts_redeliveries:
             assert [each.redeliveries for each in received] == [1, 1, 0]
 

@@ -141,7 +141,8 @@ class OperationsConformance(Suite):
         other = await broker.queue("audit", "order.placed")
         published = await broker.publish("order.placed")
         due = time.time() + self.moment
-        await broker.send(queue, due_at=due)
+        if not broker.traits.delays_apart:
+            await broker.send(queue, due_at=due)
         await broker.driver.delete(queue.name)
         assert await broker.info(queue) is None
         (receipt,) = await broker.driver.send([broker.message(queue=queue.name)])

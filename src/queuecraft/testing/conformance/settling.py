@@ -67,17 +67,21 @@ class SettlingConformance(Suite):
     ) -> None:
         queue = await broker.queue("billing")
         sent = await broker.send(queue, 3, key="one")
+        lost = dict.fromkeys(sent, 0)
         for times in (1, 2):
             consumer = await broker.consumer(queue)
             held = await broker.receive(consumer, 2)
-            assert ids(held) == sent[:2]
-            if broker.traits.counts_redeliveries:
-                assert [each.redeliveries for each in held] == [times - 1] * 2
+            if broker.traits.returns_to == "place":
+                assert ids(held) == sent[:2]
+                if broker.traits.counts_redeliveries:
+                    assert [each.redeliveries for each in held] == [times - 1] * 2
+            for delivery in held:
+                lost[delivery.sent.id] += 1
             await consumer.close()
             await consumer.close()
-        received = await broker.holds(queue, sent)
+        received = await broker.holds_again(queue, sent)
         if broker.traits.counts_redeliveries:
-            assert [each.redeliveries for each in received] == [2, 2, 0]
+            assert [each.redeliveries for each in received] == [lost[each] for each in sent]
 
     async def test_a_closed_consumer_receives_no_more(self, broker: Broker) -> None:
         queue = await broker.queue("billing")

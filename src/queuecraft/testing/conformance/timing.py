@@ -137,7 +137,7 @@ class TimingConformance(Suite):
         assert ids(held) == urgent + usual[:1]
         await consumer.release(held[1:])
         await consumer.close()
-        await broker.holds(queue, urgent + usual)
+        await broker.holds_again(queue, urgent + usual)
 
     async def test_an_expiry_travels_with_the_message(self, broker: Broker) -> None:
         queue = await broker.queue("billing")

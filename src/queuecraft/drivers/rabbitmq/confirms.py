@@ -1,0 +1,157 @@
+"""Publishing with confirms: many messages in one write, and what became of each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from pamqp import commands
+
+from queuecraft.drivers.base import ConnectionLost
+from queuecraft.drivers.rabbitmq.channel import Channel
+from queuecraft.drivers.rabbitmq.frames import (
+    ACK,
+    NACK,
+    OVERHEAD,
+    RETURN,
+    Properties,
+    content,
+    publish,
+    read_properties,
+    read_tag,
+)
+from queuecraft.drivers.rabbitmq.wire import Wire
+
+Parcel: TypeAlias = tuple[str, str, Properties, bytes]
+"""Exchange, routing key, properties and body of a message."""
+
+OPEN, TAKEN, REFUSED, RETURNED = range(4)
+ROUTES: Final = 1024  # ways whose first frame is remembered
+
+
+class Flight:
+    """Messages sent together. `states` says of each whether it is taken, refused, or could not be
+    routed; those still open when the channel is lost stay so."""
+
+    __slots__ = ("done", "error", "first", "ids", "left", "states")
+
+    def __init__(self, first: int, ids: list[str | None]) -> None:
+        self.first = first
+        self.ids = ids
+        self.left = len(ids)
+        self.states = bytearray(len(ids))
+        self.error: ConnectionLost | None = None
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settle(self, start: int, end: int, state: int) -> None:
+        """So it is with these."""
+        states = self.states
+        for at in range(max(start, 0), min(end, len(states))):
+            before = states[at]
+            if before == OPEN:
+                states[at] = state
+                self.left -= 1
+            elif before == RETURNED + 1:  # the confirm that follows a return
+                states[at] = RETURNED
+                self.left -= 1
+        if not self.left and not self.done.done():
+            self.done.set_result(None)
+
+
+class Publishing(Channel):
+    """A channel in confirm mode."""
+
+    def __init__(self, wire: Wire) -> None:
+        super().__init__(wire)
+        self._next = 1
+        self._flights: deque[Flight] = deque()
+        self._routes: dict[tuple[str, str], bytes] = {}
+        self._returned: bytes | None = None
+        self._missing = 0  # bytes of the body of what is returned
+
+    async def open(self) -> None:
+        await super().open()
+        await self.ask(commands.Confirm.Select(), commands.Confirm.SelectOk)
+
+    async def publish(self, parcels: Sequence[Parcel]) -> Flight:
+        """Send, and wait until each is answered for or the channel is lost."""
+        await self.wire.drained()
+        if self.lost is not None:
+            raise self.lost
+        most = self.wire.frame_max - OVERHEAD
+        out: list[bytes] = []
+        routes, number = self._routes, self.number
+        for exchange, routing_key, properties, body in parcels:
+            route = routes.get((exchange, routing_key))
+            if route is None:
+                route = publish(number, exchange, routing_key)
+                if len(routes) >= ROUTES:
+                    routes.clear()
+                routes[exchange, routing_key] = route
+            out.append(route)
+            out += content(number, properties, body, most)
+        flight = Flight(self._next, [properties.message_id for _, _, properties, _ in parcels])
+        self._next += len(parcels)
+        self._flights.append(flight)
+        self.wire.write(b"".join(out))
+        await flight.done
+        return flight
+
+    # -- what the connection calls -------------------------------------------------------------
+
+    def hear(self, code: int, payload: bytes) -> bool:
+        if code in (ACK, NACK):
+            tag, flags = read_tag(payload)
+            self._on_confirm(tag, TAKEN if code == ACK else REFUSED, multiple=bool(flags & 1))
+        elif code == RETURN:
+            self._returned = payload
+        else:
+            return False
+        return True
+
+    def on_header(self, payload: bytes) -> None:
+        if self._returned is not None:
+            self._missing, properties = read_properties(payload)
+            self._on_return(properties.message_id)
+            if not self._missing:
+                self._returned = None
+
+    def on_body(self, payload: bytes) -> None:
+        self._missing -= len(payload)
+        if self._missing <= 0:
+            self._returned = None
+
+    def on_lost(self, error: ConnectionLost) -> None:
+        super().on_lost(error)
+        while self._flights:
+            flight = self._flights.popleft()
+            flight.error = error
+            if not flight.done.done():
+                flight.done.set_result(None)
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _on_confirm(self, tag: int, state: int, *, multiple: bool) -> None:
+        flights = self._flights
+        for flight in flights:
+            at = tag - flight.first
+            if at < 0:
+                break
+            if multiple:
+                flight.settle(0, at + 1, state)
+            elif at < len(flight.states):
+                flight.settle(at, at + 1, state)
+                break
+        while flights and not flights[0].left:
+            flights.popleft()
+
+    def _on_return(self, message_id: str | None) -> None:
+        """It could not be routed; its confirm is still to come. Returns come in the order of
+        publishing, so it is the first of that id that is open."""
+        for flight in self._flights:
+            for at, known in enumerate(flight.ids):
+                if known == message_id and flight.states[at] == OPEN:
+                    flight.states[at] = RETURNED + 1
+                    return

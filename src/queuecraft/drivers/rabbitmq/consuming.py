@@ -1,0 +1,167 @@
+"""Consuming: deliveries as they come, and acks, many in one write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+import msgspec
+from pamqp import commands
+
+from queuecraft.drivers.base import ConnectionLost
+from queuecraft.drivers.rabbitmq.channel import Channel
+from queuecraft.drivers.rabbitmq.fields import Malformed
+from queuecraft.drivers.rabbitmq.frames import (
+    DELIVER,
+    Properties,
+    ack,
+    give_back,
+    read_properties,
+    read_short,
+)
+from queuecraft.drivers.rabbitmq.methods import Consume
+from queuecraft.drivers.rabbitmq.wire import Wire
+
+
+class Arrival(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """A message as it came."""
+
+    tag: int
+    redelivered: bool
+    exchange: str
+    routing_key: str
+    properties: Properties
+    body: bytes
+
+
+class Consuming(Channel):
+    """A channel with one consumer."""
+
+    def __init__(self, wire: Wire) -> None:
+        super().__init__(wire)
+        self.arrivals: deque[Arrival] = deque()
+        self._unsettled: dict[int, None] = {}  # tags, in order
+        self._cancelled = False
+        self._expected: asyncio.Future[None] | None = None
+        self._method: tuple[int, bool, str, str] | None = None
+        self._properties = Properties()
+        self._missing = 0
+        self._pieces: list[bytes] = []
+
+    async def consume(
+        self, queue: str, *, prefetch: int, exclusive: bool = False, tag: str = ""
+    ) -> None:
+        """Receive, with at most `prefetch` not settled."""
+        await self.open()
+        qos = commands.Basic.Qos(0, min(prefetch, 65_535), False)
+        await self.ask(qos, commands.Basic.QosOk)
+        consume = Consume(queue=queue, consumer_tag=tag, exclusive=exclusive)
+        await self.ask(consume, commands.Basic.ConsumeOk)
+
+    async def arrived(self) -> None:
+        """Wait until there is something, or nothing more can come."""
+        if not self.arrivals:
+            await self.arrived_more()
+
+    async def arrived_more(self) -> None:
+        """Wait until there is one more, or nothing more can come."""
+        if self.lost is None and not self._cancelled:
+            self._expected = asyncio.get_running_loop().create_future()
+            try:
+                await self._expected
+            finally:
+                self._expected = None
+
+    def check_open(self) -> None:
+        """Raise if nothing can be settled any more."""
+        if self.lost is not None:
+            raise self.lost
+
+    def check(self) -> None:
+        """Raise if nothing more can come."""
+        self.check_open()
+        if self._cancelled and not self.arrivals:
+            raise ConnectionLost(
+                "the broker has ended the consumer: its queue is gone, or it took too long",
+                broker="rabbitmq",
+            )
+
+    def ack(self, tags: Sequence[int]) -> None:
+        """Forget these: all up to the first that is not settled in one go, the rest one by one."""
+        unsettled = self._unsettled
+        for tag in tags:
+            unsettled.pop(tag, None)
+        out: list[bytes] = []
+        oldest = next(iter(unsettled), None)
+        before = [tag for tag in tags if oldest is None or tag < oldest]
+        if before:
+            out.append(ack(self.number, max(before), multiple=True))
+        if len(before) < len(tags):
+            out += [ack(self.number, tag, multiple=False) for tag in tags if tag not in set(before)]
+        self.wire.write(b"".join(out))
+
+    def give_back(self, tags: Sequence[int]) -> None:
+        """Put these back into their queue, each in its place."""
+        for tag in tags:
+            self._unsettled.pop(tag, None)
+        self.wire.write(b"".join(give_back(self.number, tag) for tag in sorted(tags)))
+
+    # -- what the connection calls -------------------------------------------------------------
+
+    def hear(self, code: int, payload: bytes) -> bool:
+        if code != DELIVER:
+            return False
+        try:
+            at = 5 + payload[4]  # past the consumer tag: there is but one
+            tag = int.from_bytes(payload[at : at + 8], "big")
+            redelivered = bool(payload[at + 8] & 1)
+            exchange, at = read_short(payload, at + 9)
+            routing_key, at = read_short(payload, at)
+        except IndexError as error:
+            raise Malformed("a delivery that does not end") from error
+        self._method = tag, redelivered, exchange, routing_key
+        return True
+
+    def on_header(self, payload: bytes) -> None:
+        self._missing, self._properties = read_properties(payload)
+        self._pieces = []
+        if not self._missing:
+            self._complete(b"")
+
+    def on_body(self, payload: bytes) -> None:
+        self._missing -= len(payload)
+        if self._missing:
+            self._pieces.append(payload)
+        elif self._pieces:
+            self._pieces.append(payload)
+            self._complete(b"".join(self._pieces))
+        else:
+            self._complete(payload)
+
+    def on_lost(self, error: ConnectionLost) -> None:
+        super().on_lost(error)
+        self.arrivals.clear()
+        self._unsettled.clear()
+        self._tell()
+
+    def on_cancel(self) -> None:
+        self._cancelled = True
+        self._tell()
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _complete(self, body: bytes) -> None:
+        if self._method is None or self._missing < 0:
+            raise Malformed("a body that belongs to nothing")
+        tag, redelivered, exchange, routing_key = self._method
+        self._method = None
+        self._unsettled[tag] = None
+        self.arrivals.append(
+            Arrival(tag, redelivered, exchange, routing_key, self._properties, body)
+        )
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._expected is not None and not self._expected.done():
+            self._expected.set_result(None)

@@ -1,0 +1,363 @@
+"""RabbitMQ, as a driver."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import ClassVar, Final
+
+from pamqp import commands
+
+from queuecraft.drivers.base import (
+    ACCEPTED,
+    Binding,
+    ConnectionLost,
+    Delivery,
+    Driver,
+    Exchange,
+    Outgoing,
+    Queue,
+    QueueInfo,
+    Receipt,
+    Rejected,
+    Subscription,
+    Topology,
+    Traits,
+    Unknown,
+)
+from queuecraft.drivers.rabbitmq import delays
+from queuecraft.drivers.rabbitmq.address import Address
+from queuecraft.drivers.rabbitmq.confirms import OPEN, REFUSED, TAKEN, Parcel, Publishing
+from queuecraft.drivers.rabbitmq.consuming import Consuming
+from queuecraft.drivers.rabbitmq.envelope import is_counted, message_of, parcel
+from queuecraft.drivers.rabbitmq.login import log_in
+from queuecraft.drivers.rabbitmq.methods import QueueDelete, QueuePurge
+from queuecraft.drivers.rabbitmq.subscription import RabbitSubscription
+from queuecraft.drivers.rabbitmq.topology import Declarer, throwaway
+from queuecraft.drivers.rabbitmq.wire import Closed, Wire
+from queuecraft.drivers.target import Target
+from queuecraft.model.credentials import Credentials
+from queuecraft.model.errors import PublishError, QueueError, Unroutable
+
+GUEST: Final = Credentials("guest", "guest")
+RELEASED: Final = (
+    10_000  # ids of messages we gave back ourselves, so that it is not held against them
+)
+GLANCE: Final = 0.5  # seconds to wait for the messages of a peek
+
+
+class RabbitDriver(Driver):
+    """One host. Two connections: a broker that is short of memory or disk stops reading from one
+    that publishes, and acks must get through all the same."""
+
+    traits: ClassVar[Traits] = Traits(
+        name="rabbitmq",
+        durable=True,
+        key_order="group",
+        priority=True,
+        peek="marks",
+        counts_redeliveries=True,
+        returns_to="tail",
+        delays_apart=True,
+    )
+
+    def __init__(self, target: Target, address: Address) -> None:
+        self._target = target
+        self._address = address
+        self._now = target.clock.now
+        self._publishing: Publishing | None = None
+        self._consuming: Wire | None = None
+        self._declarer: Declarer | None = None
+        self._subscriptions: dict[RabbitSubscription, None] = {}
+        self._queues: dict[str, Queue] = {}
+        self._exchanges: dict[str, Exchange] = {}
+        self._released: dict[str, None] = {}
+
+    async def open(self) -> None:
+        await self.close()
+        credentials = await self._target.credentials() or GUEST
+        publishing = await self._log_in(credentials, "publish")
+        channel = Publishing(publishing)
+        try:
+            await channel.open()
+            self._consuming = await self._log_in(credentials, "consume")
+        except BaseException:
+            publishing.abort(ConnectionLost("not needed", broker="rabbitmq"))
+            raise
+        self._publishing = channel
+        self._declarer = Declarer(self._consuming, self._address.declaring)
+
+    async def close(self) -> None:
+        publishing, self._publishing = self._publishing, None
+        consuming, self._consuming = self._consuming, None
+        self._declarer = None
+        self._subscriptions.clear()
+        wires = [publishing.wire] if publishing is not None else []
+        if consuming is not None:
+            wires.append(consuming)
+        await asyncio.gather(*(wire.close() for wire in wires))
+
+    async def prepare(self, exchanges: Sequence[Exchange]) -> None:
+        await self._topology().exchanges(exchanges)
+        self._exchanges.update((each.name, each) for each in exchanges)
+
+    async def declare(self, queue: Queue) -> None:
+        await self._topology().queue(queue)
+        self._queues[queue.name] = queue
+        self._exchanges.update((each.exchange.name, each.exchange) for each in queue.bindings)
+        if (dead := queue.dead_letters) is not None:
+            self._queues.setdefault(dead.queue, Queue(dead.queue))
+            self._exchanges.setdefault(dead.exchange, Exchange(dead.exchange))
+
+    async def bind(self, queue: str, bindings: Sequence[Binding]) -> None:
+        await self._topology().bind(queue, bindings)
+        self._exchanges.update((each.exchange.name, each.exchange) for each in bindings)
+        known = self._queues.get(queue) or Queue(queue)
+        more = tuple(each for each in bindings if each not in known.bindings)
+        self._queues[queue] = replace(known, bindings=known.bindings + more)
+
+    async def unbind(self, queue: str, bindings: Sequence[Binding]) -> None:
+        await self._topology().unbind(queue, bindings)
+        known = self._queues.get(queue)
+        if known is not None:
+            gone = {(each.exchange.name, each.pattern) for each in bindings}
+            left = (b for b in known.bindings if (b.exchange.name, b.pattern) not in gone)
+            self._queues[queue] = replace(known, bindings=tuple(left))
+
+    async def send(
+        self, messages: Sequence[Outgoing], *, atomic: bool = False
+    ) -> Sequence[Receipt]:
+        now = self._now()
+        parcels: list[Parcel] = []
+        receipts: list[Receipt | None] = []
+        top = -1
+        for message in messages:
+            if message.queue is None:
+                exchange, routing_key = message.exchange, message.routing_key
+            else:
+                exchange, routing_key = "", message.queue
+            if message.due_at is not None and message.due_at > now:
+                destination = (
+                    delays.to_exchange(exchange, routing_key)
+                    if message.queue is None
+                    else delays.to_queue(message.queue)
+                )
+                level, routing_key = delays.way(message.due_at - now, destination)
+                exchange = level.name
+                top = max(top, level.number)
+            try:
+                parcels.append(parcel(message, exchange, routing_key))
+            except ValueError as error:
+                receipts.append(Rejected(_unfit(message, error)))
+            else:
+                receipts.append(None)
+        if top >= 0:
+            await self._topology().delays(top)
+        answers = iter(await self.send_parcels(parcels) if parcels else ())
+        return [
+            _explained(message, next(answers)) if receipt is None else receipt
+            for message, receipt in zip(messages, receipts, strict=True)
+        ]
+
+    async def subscribe(self, queue: Queue, *, prefetch: int) -> Subscription:
+        channel = Consuming(self._wire())
+        try:
+            await channel.consume(
+                queue.name,
+                prefetch=prefetch,
+                exclusive=queue.exclusive,
+                tag=f"queuecraft-{os.getpid()}-{os.urandom(4).hex()}",
+            )
+        except Closed as error:
+            raise QueueError(
+                error.message, broker="rabbitmq", operation="subscribe", queue=queue.name
+            ) from error
+        known = self._queues.get(queue.name, queue)
+        counting = not is_counted(known.arguments) and not queue.name.endswith(".dlq")
+        subscription = RabbitSubscription(
+            self, queue, channel, self._target.clock, counting=counting
+        )
+        self._subscriptions[subscription] = None
+        return subscription
+
+    async def topology(self) -> Topology:
+        self._wire()
+        return Topology(
+            exchanges=tuple(self._exchanges.values()),
+            queues=tuple(self._queues),
+            bindings=tuple(
+                (binding, queue.name)
+                for queue in self._queues.values()
+                for binding in queue.bindings
+            ),
+        )
+
+    async def inspect(self, queues: Sequence[str] | None = None) -> Sequence[QueueInfo]:
+        names = list(self._queues) if queues is None else list(queues)
+        found: list[QueueInfo] = []
+        for name in names:
+            counts = await self._counts(name)
+            if counts is None:
+                continue
+            ready, consumers = counts
+            known = self._queues.get(name)
+            dead = None if known is None or known.dead_letters is None else known.dead_letters.queue
+            letters = None if dead is None else await self._counts(dead)
+            found.append(
+                QueueInfo(
+                    name=name,
+                    ready=ready,
+                    consumers=consumers,
+                    dead=None if letters is None else letters[0],
+                )
+            )
+        return found
+
+    async def peek(self, queue: str, limit: int) -> Sequence[Delivery]:
+        async with throwaway(self._wire()) as channel:
+            ready, _ = await self._topology().exists(channel, queue, "peek")
+        wanted = min(limit, ready)
+        if not wanted:
+            return []
+        glance = Consuming(self._wire())
+        try:
+            await glance.consume(queue, prefetch=wanted)
+            async with asyncio.timeout(GLANCE):
+                while len(glance.arrivals) < wanted:
+                    await glance.arrived_more()
+        except TimeoutError:
+            pass  # others were faster
+        finally:
+            seen = list(glance.arrivals)
+            await glance.close()  # and all of it is back in its place
+        deliveries: list[Delivery] = []
+        for arrival in seen:
+            message, counted, noted = message_of(arrival)
+            deliveries.append(Delivery(message, queue, noted if counted is None else counted))
+        return deliveries
+
+    async def purge(self, queue: str) -> int:
+        async with throwaway(self._wire()) as channel:
+            await self._topology().exists(channel, queue, "purge")
+            answer = await channel.ask(QueuePurge(queue=queue), commands.Queue.PurgeOk)
+        return answer.message_count or 0
+
+    async def delete(self, queue: str) -> None:
+        async with throwaway(self._wire()) as channel:
+            await self._topology().exists(channel, queue, "delete")
+            await channel.ask(QueueDelete(queue=queue), commands.Queue.DeleteOk)
+        self._queues.pop(queue, None)
+
+    # -- what subscriptions call ---------------------------------------------------------------
+
+    async def send_parcels(self, parcels: Sequence[Parcel]) -> list[Receipt]:
+        """Publish, and say what became of each."""
+        if self._publishing is None:
+            raise _closed()
+        flight = await self._publishing.publish(parcels)
+        if flight.states.count(TAKEN) == len(flight.states):
+            return [ACCEPTED] * len(parcels)
+        return [
+            _receipt(state, flight.error, each)
+            for state, each in zip(flight.states, parcels, strict=True)
+        ]
+
+    def released(self, ids: Iterable[str]) -> None:
+        """We are giving these back: that they come again is no sign of a crash."""
+        for each in ids:
+            self._released[each] = None
+        while len(self._released) > RELEASED:
+            del self._released[next(iter(self._released))]
+
+    def was_released(self, message_id: str) -> bool:
+        """Whether it comes again because we gave it back."""
+        return self._released.pop(message_id, self) is None
+
+    def forget(self, subscription: RabbitSubscription) -> None:
+        """A subscription is closed."""
+        self._subscriptions.pop(subscription, None)
+
+    # -- inside --------------------------------------------------------------------------------
+
+    async def _log_in(self, credentials: Credentials, purpose: str) -> Wire:
+        address = self._address
+        return await log_in(
+            address.host,
+            address.port,
+            virtual_host=address.virtual_host,
+            credentials=credentials,
+            heartbeat=self._target.settings.heartbeat,
+            ssl=address.context(),
+            name=f"queuecraft {purpose} {os.getpid()}",
+        )
+
+    def _wire(self) -> Wire:
+        if self._consuming is None:
+            raise _closed()
+        return self._consuming
+
+    def _topology(self) -> Declarer:
+        if self._declarer is None:
+            raise _closed()
+        return self._declarer
+
+    async def _counts(self, queue: str) -> tuple[int, int] | None:
+        async with throwaway(self._wire()) as channel:
+            try:
+                return await self._topology().exists(channel, queue, "inspect")
+            except ConnectionLost:
+                raise
+            except QueueError:
+                return None
+
+
+def _closed() -> ConnectionLost:
+    return ConnectionLost("not connected; open it first", broker="rabbitmq")
+
+
+def _receipt(state: int, error: ConnectionLost | None, parcel: Parcel) -> Receipt:
+    if state == TAKEN:
+        return ACCEPTED
+    if state == OPEN or error is not None:
+        return Unknown(error or _closed())
+    if state == REFUSED:
+        return Rejected(
+            PublishError("the broker refused it; its queue may be full", broker="rabbitmq")
+        )
+    exchange, routing_key, properties, _ = parcel
+    return Rejected(
+        Unroutable(
+            f"no queue is bound to event {routing_key!r} on exchange {exchange!r}; start a worker "
+            "for it first, or publish with unroutable='drop'",
+            broker="rabbitmq",
+            message_id=properties.message_id,
+        )
+    )
+
+
+def _explained(message: Outgoing, receipt: Receipt) -> Receipt:
+    """A message for one queue was not routed: there is no such queue."""
+    if message.queue is None or not isinstance(receipt, Rejected):
+        return receipt
+    if not isinstance(receipt.error, Unroutable):
+        return receipt
+    missing = PublishError(
+        "there is no such queue; start its worker first, or declare it",
+        broker="rabbitmq",
+        queue=message.queue,
+        message_id=message.id,
+    )
+    return Rejected(missing)
+
+
+def _unfit(message: Outgoing, error: Exception) -> PublishError:
+    unfit = PublishError(
+        f"RabbitMQ cannot carry it: {error}",
+        broker="rabbitmq",
+        queue=message.queue,
+        message_id=message.id,
+    )
+    unfit.__cause__ = error
+    return unfit

@@ -1,0 +1,117 @@
+"""A message as RabbitMQ carries it: AMQP's own properties, and headers for the rest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from queuecraft.codec.headers import (
+    DUE_AT,
+    EVENT,
+    EXPIRES_AT,
+    KEY,
+    PUBLISHED_AT,
+    REDELIVERIES,
+    count,
+)
+from queuecraft.drivers.base import NO_HEADERS, Outgoing
+from queuecraft.drivers.rabbitmq.confirms import Parcel
+from queuecraft.drivers.rabbitmq.consuming import Arrival
+from queuecraft.drivers.rabbitmq.frames import Properties
+
+DELIVERY_COUNT: Final = "x-delivery-count"  # a quorum queue's own
+_TIMES: Final = (PUBLISHED_AT, DUE_AT, EXPIRES_AT)
+
+
+def parcel(message: Outgoing, exchange: str, routing_key: str, *, redeliveries: int = 0) -> Parcel:
+    """The message, on its way to an exchange by a routing key, which may not be its own."""
+    headers: dict[str, Any] = dict(message.headers) if message.headers else {}
+    if message.timestamp is not None:
+        headers[PUBLISHED_AT] = round(1000 * message.timestamp)
+    if message.due_at is not None:
+        headers[DUE_AT] = round(1000 * message.due_at)
+    if message.expires_at is not None:
+        headers[EXPIRES_AT] = round(1000 * message.expires_at)
+    if message.key is not None:
+        headers[KEY] = message.key
+    if routing_key != message.routing_key and message.routing_key:
+        headers[EVENT] = message.routing_key
+    if redeliveries:
+        headers[REDELIVERIES] = redeliveries
+    properties = Properties(
+        message.content_type,
+        message.content_encoding,
+        headers,
+        2 if message.persistent else 1,
+        message.priority or None,
+        message.correlation_id,
+        message.reply_to,
+        None,  # would fire early on a level of delay
+        message.id,
+    )
+    return exchange, routing_key, properties, message.body
+
+
+def message_of(arrival: Arrival) -> tuple[Outgoing, int | None, int]:
+    """The message of an arrival; how often the broker says it was delivered before, if it counts
+    that; and how often its own headers say so."""
+    properties = arrival.properties
+    headers = properties.headers
+    event = arrival.routing_key
+    published = due = expires = key = counted = None
+    noted = 0
+    if headers:
+        headers = dict(headers)
+        published, due, expires = (_seconds(headers, name) for name in _TIMES)
+        if published is None and properties.timestamp is not None:
+            published = float(properties.timestamp)
+        key = _text(headers, KEY)
+        event = _text(headers, EVENT) or event
+        noted = count(headers, REDELIVERIES)
+        headers.pop(REDELIVERIES, None)
+        if DELIVERY_COUNT in headers:
+            counted = count(headers, DELIVERY_COUNT)
+            del headers[DELIVERY_COUNT]
+    elif properties.timestamp is not None:
+        published = float(properties.timestamp)
+    message = Outgoing(
+        arrival.body,
+        properties.message_id or f"foreign-{os.urandom(8).hex()}",
+        arrival.exchange,
+        event,
+        published,
+        properties.content_type,
+        properties.content_encoding,
+        key,
+        None,
+        headers or NO_HEADERS,
+        due,
+        expires,
+        properties.priority or 0,
+        properties.delivery_mode == 2,
+        properties.correlation_id,
+        properties.reply_to,
+    )
+    return message, counted, noted
+
+
+def _seconds(headers: dict[str, Any], name: str) -> float | None:
+    value = headers.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None  # anyone may have written it
+    del headers[name]
+    return value / 1000
+
+
+def _text(headers: dict[str, Any], name: str) -> str | None:
+    value = headers.get(name)
+    if not isinstance(value, str):
+        return None
+    del headers[name]
+    return value
+
+
+def is_counted(arguments: Mapping[str, Any]) -> bool:
+    """Whether a queue counts deliveries itself."""
+    return arguments.get("x-queue-type") == "quorum"

@@ -1,0 +1,204 @@
+"""AMQP frames: what every message costs, packed by hand; everything else is left to pamqp."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from struct import Struct
+from typing import Any, Final
+
+import msgspec
+from pamqp import frame
+from pamqp.base import Frame
+
+from queuecraft.drivers.rabbitmq.fields import Malformed, pack_table, read_table, short
+
+METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
+END: Final = b"\xce"
+BEAT: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
+OVERHEAD: Final = 8  # bytes of a frame around its payload
+
+DELIVER: Final = 60 << 16 | 60
+ACK: Final = 60 << 16 | 80
+NACK: Final = 60 << 16 | 120
+RETURN: Final = 60 << 16 | 50
+
+START: Final = Struct(">BHI")  # type, channel, size
+_CONTENT: Final = Struct(">BHIHHQH")  # ... of a header frame, class, weight, size of body, flags
+_CONTENT_START: Final = Struct(">HHQH")
+_SETTLE: Final = Struct(">BHIHHQBB")  # an ack or a nack, whole
+_TAG: Final = Struct(">QB")
+_LONG: Final = Struct(">Q")
+
+
+class Properties(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """What AMQP itself says about a message."""
+
+    content_type: str | None = None
+    content_encoding: str | None = None
+    headers: Mapping[str, Any] | None = None
+    delivery_mode: int | None = None
+    priority: int | None = None
+    correlation_id: str | None = None
+    reply_to: str | None = None
+    expiration: str | None = None
+    message_id: str | None = None
+    timestamp: int | None = None
+
+
+# -- packing ---------------------------------------------------------------------------------------
+
+
+def method(channel: int, command: Frame) -> bytes:
+    """Any method, by way of pamqp."""
+    return frame.marshal(command, channel)
+
+
+def publish(channel: int, exchange: str, routing_key: str) -> bytes:
+    """The first frame of a message; the same for all that go the same way.
+
+    >>> from pamqp import commands
+    >>> publish(1, "events", "order.placed") == method(
+    ...     1, commands.Basic.Publish(exchange="events", routing_key="order.placed", mandatory=True)
+    ... )
+    True
+    """
+    payload = b"\x00\x3c\x00\x28\x00\x00" + short(exchange) + short(routing_key) + b"\x01"
+    return START.pack(METHOD, channel, len(payload)) + payload + END
+
+
+def content(channel: int, properties: Properties, body: bytes, most: int) -> list[bytes]:
+    """The other frames of a message; a body longer than `most` is cut into several."""
+    flags = 0
+    parts: list[bytes] = [b""]
+    if properties.content_type is not None:
+        flags |= 1 << 15
+        parts.append(short(properties.content_type))
+    if properties.content_encoding is not None:
+        flags |= 1 << 14
+        parts.append(short(properties.content_encoding))
+    if properties.headers:
+        flags |= 1 << 13
+        parts.append(pack_table(properties.headers))
+    if properties.delivery_mode is not None:
+        flags |= 1 << 12
+        parts.append(bytes((properties.delivery_mode,)))
+    if properties.priority is not None:
+        flags |= 1 << 11
+        parts.append(bytes((properties.priority,)))
+    if properties.correlation_id is not None:
+        flags |= 1 << 10
+        parts.append(short(properties.correlation_id))
+    if properties.reply_to is not None:
+        flags |= 1 << 9
+        parts.append(short(properties.reply_to))
+    if properties.expiration is not None:
+        flags |= 1 << 8
+        parts.append(short(properties.expiration))
+    if properties.message_id is not None:
+        flags |= 1 << 7
+        parts.append(short(properties.message_id))
+    if properties.timestamp is not None:
+        flags |= 1 << 6
+        parts.append(_LONG.pack(properties.timestamp))
+    size = sum(map(len, parts)) + 14
+    parts[0] = _CONTENT.pack(HEADER, channel, size, 60, 0, len(body), flags)
+    parts.append(END)
+    for start in range(0, len(body), most):
+        piece = body[start : start + most]
+        parts += (START.pack(BODY, channel, len(piece)), piece, END)
+    return parts
+
+
+def ack(channel: int, tag: int, *, multiple: bool) -> bytes:
+    """Forget a delivery, or all up to it.
+
+    >>> from pamqp import commands
+    >>> ack(1, 7, multiple=True) == method(1, commands.Basic.Ack(7, True))
+    True
+    """
+    return _SETTLE.pack(METHOD, channel, 13, 60, 80, tag, multiple, 0xCE)
+
+
+def give_back(channel: int, tag: int) -> bytes:
+    """Put a delivery back into its queue.
+
+    >>> from pamqp import commands
+    >>> give_back(1, 7) == method(1, commands.Basic.Nack(7, False, True))
+    True
+    """
+    return _SETTLE.pack(METHOD, channel, 13, 60, 120, tag, 2, 0xCE)
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def read_properties(payload: bytes) -> tuple[int, Properties]:
+    """The size of the body and what is said about it, from the payload of a header frame."""
+    try:
+        _, _, size, flags = _CONTENT_START.unpack_from(payload)
+        at = 14
+        more = flags
+        while more & 1:  # nobody has needed more than fifteen properties yet
+            (more,) = Struct(">H").unpack_from(payload, at)
+            at += 2
+        values: list[Any] = [None] * 10
+        for bit, index, read in _PROPERTIES:
+            if flags & bit:
+                values[index], at = read(payload, at)
+    except (struct.error, IndexError) as error:
+        raise Malformed(f"a header frame that does not end: {error}") from error
+    if at > len(payload):
+        raise Malformed("a header frame that does not end")
+    return size, Properties(*values)
+
+
+def read_short(payload: bytes, at: int) -> tuple[str, int]:
+    """The short string that starts here, and where what follows it starts."""
+    start = at + 1
+    at = start + payload[at]
+    return payload[start:at].decode("utf-8", "replace"), at
+
+
+def read_tag(payload: bytes) -> tuple[int, int]:
+    """Delivery tag and flags of an ack or a nack."""
+    try:
+        tag, flags = _TAG.unpack_from(payload, 4)
+    except struct.error as error:
+        raise Malformed(f"an ack that does not end: {error}") from error
+    return tag, flags
+
+
+def read_method(data: bytes) -> Frame:
+    """Any method, by way of pamqp, from a whole frame."""
+    try:
+        _, _, read = frame.unmarshal(data)
+    except Exception as error:  # it has many ways to say no
+        raise Malformed(f"no method that can be read: {error}") from error
+    if not isinstance(read, Frame):
+        raise Malformed(f"{type(read).__name__} where a method was expected")
+    return read
+
+
+def _read_octet(payload: bytes, at: int) -> tuple[int, int]:
+    return payload[at], at + 1
+
+
+def _read_long(payload: bytes, at: int) -> tuple[int, int]:
+    (value,) = _LONG.unpack_from(payload, at)
+    return value, at + 8
+
+
+_READERS: Final[tuple[Callable[[bytes, int], tuple[Any, int]], ...]] = (
+    read_short,
+    read_short,
+    read_table,
+    _read_octet,
+    _read_octet,
+    read_short,
+    read_short,
+    read_short,
+    read_short,
+    _read_long,
+)
+_PROPERTIES: Final = tuple((1 << (15 - index), index, read) for index, read in enumerate(_READERS))

@@ -1,0 +1,99 @@
+"""Getting in: from an address to a connection that can be used."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl as tls
+from typing import Final
+
+from pamqp import commands
+
+from queuecraft.drivers.base import ConnectionLost
+from queuecraft.drivers.rabbitmq.wire import CHANNEL_MAX, FRAME_MAX, Closed, Wire
+from queuecraft.model.credentials import Credentials
+
+GREETING: Final = b"AMQP\x00\x00\x09\x01"
+REFUSED = 403  # a wrong name or password
+NOT_ALLOWED = 530  # a virtual host that is not there, or not for this user
+
+
+async def log_in(
+    host: str,
+    port: int,
+    *,
+    virtual_host: str,
+    credentials: Credentials,
+    heartbeat: float,
+    ssl: tls.SSLContext | None,
+    name: str,
+) -> Wire:
+    """A connection, ready for channels."""
+    loop = asyncio.get_running_loop()
+    try:
+        _, wire = await loop.create_connection(Wire, host, port, ssl=ssl)
+    except (OSError, tls.SSLError) as error:
+        raise ConnectionLost(f"{host}:{port}: {error}", broker="rabbitmq") from error
+    try:
+        await _introduce(wire, credentials, heartbeat, ssl is not None, name)
+        await _enter(wire, virtual_host, credentials.username)
+    except BaseException as error:
+        wire.abort(ConnectionLost("not let in", broker="rabbitmq"))
+        if isinstance(error, ConnectionLost):
+            error.message = f"{host}:{port}: {error.message}"
+        raise
+    return wire
+
+
+async def _introduce(
+    wire: Wire, credentials: Credentials, heartbeat: float, encrypted: bool, name: str
+) -> None:
+    wire.write(GREETING)
+    start = await wire.ask(None, commands.Connection.Start)
+    assert isinstance(start, commands.Connection.Start)
+    by_certificate = encrypted and not credentials.password
+    known = (start.mechanisms or "").split()
+    mechanism = "EXTERNAL" if by_certificate and "EXTERNAL" in known else "PLAIN"
+    secret = "" if mechanism == "EXTERNAL" else f"\0{credentials.username}\0{credentials.password}"
+    answer = commands.Connection.StartOk(
+        client_properties={
+            "product": "QueueCraft",
+            "connection_name": name,
+            "capabilities": {
+                "publisher_confirms": True,
+                "consumer_cancel_notify": True,
+                "connection.blocked": True,
+                "basic.nack": True,
+                "authentication_failure_close": True,
+            },
+        },
+        mechanism=mechanism,
+        response=secret,
+    )
+    try:
+        tune = await wire.ask(answer, commands.Connection.Tune)
+    except Closed as error:
+        if error.code != REFUSED:
+            raise
+        user = credentials.username
+        raise ConnectionLost(f"user {user!r} or the password is wrong", broker="rabbitmq") from None
+    assert isinstance(tune, commands.Connection.Tune)
+    wire.frame_max = min(tune.frame_max or FRAME_MAX, FRAME_MAX)
+    wire.channel_max = min(tune.channel_max or CHANNEL_MAX, CHANNEL_MAX)
+    # A broker may be told to ask for none; its word counts, and the shorter of two.
+    seconds = min(heartbeat, tune.heartbeat) if tune.heartbeat else heartbeat
+    wire.write_command(
+        commands.Connection.TuneOk(wire.channel_max, wire.frame_max, max(1, round(seconds)))
+    )
+    wire.beat(max(1, round(seconds)))
+
+
+async def _enter(wire: Wire, virtual_host: str, user: str | None) -> None:
+    try:
+        await wire.ask(commands.Connection.Open(virtual_host), commands.Connection.OpenOk)
+    except Closed as error:
+        if error.code != NOT_ALLOWED:
+            raise
+        raise ConnectionLost(
+            f"there is no virtual host {virtual_host!r}, or user {user!r} may not use it",
+            broker="rabbitmq",
+        ) from None

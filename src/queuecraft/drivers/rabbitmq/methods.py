@@ -1,0 +1,24 @@
+"""The methods of AMQP that carry names. RabbitMQ takes any text for one; pamqp would not."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from pamqp import commands
+from pamqp.base import Frame
+
+F = TypeVar("F", bound=Frame)
+
+
+def _unchecked(kind: type[F]) -> type[F]:
+    return type(kind.__name__, (kind,), {"validate": lambda self: None})
+
+
+Consume = _unchecked(commands.Basic.Consume)
+ExchangeBind = _unchecked(commands.Exchange.Bind)
+ExchangeDeclare = _unchecked(commands.Exchange.Declare)
+QueueBind = _unchecked(commands.Queue.Bind)
+QueueDeclare = _unchecked(commands.Queue.Declare)
+QueueDelete = _unchecked(commands.Queue.Delete)
+QueuePurge = _unchecked(commands.Queue.Purge)
+QueueUnbind = _unchecked(commands.Queue.Unbind)

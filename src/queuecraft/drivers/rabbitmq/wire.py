@@ -1,0 +1,252 @@
+"""One AMQP connection: bytes cut into frames, frames given to channels, writes gathered."""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import Final, Protocol
+
+from pamqp import commands
+from pamqp.base import Frame
+
+from queuecraft.drivers.base import ConnectionLost
+from queuecraft.drivers.rabbitmq.fields import Malformed
+from queuecraft.drivers.rabbitmq.frames import (
+    BEAT,
+    BODY,
+    HEADER,
+    HEARTBEAT,
+    METHOD,
+    START,
+    method,
+    read_method,
+)
+
+FRAME_MAX: Final = 131_072  # bytes of a frame: what RabbitMQ proposes
+CHANNEL_MAX: Final = 2047
+GOODBYE: Final = 1.0  # seconds to wait for an answer to the last word
+
+
+class Receiver(Protocol):
+    """A channel, as the connection knows it. What it is given is the payload of a frame."""
+
+    def on_method(self, payload: bytes) -> None: ...
+    def on_header(self, payload: bytes) -> None: ...
+    def on_body(self, payload: bytes) -> None: ...
+    def on_lost(self, error: ConnectionLost) -> None: ...
+
+
+class Wire(asyncio.Protocol):
+    """Frames to and from a broker. Lost, it tells every channel, and stays lost."""
+
+    def __init__(self) -> None:
+        self.lost: ConnectionLost | None = None
+        self.blocked: str | None = None
+        self.frame_max = FRAME_MAX
+        self.channel_max = CHANNEL_MAX
+        self._channels: dict[int, Receiver] = {}
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._rest = b""
+        self._out: list[bytes] = []
+        self._writing = False  # a flush is on its way
+        self._full: asyncio.Future[None] | None = None
+        self._waiting: asyncio.Future[Frame] | None = None  # for a method of the connection
+        self._closed: asyncio.Future[None] = self._loop.create_future()
+        self._beat = 0.0
+        self._beat_timer: asyncio.TimerHandle | None = None
+        self._heard = self._wrote = monotonic()
+
+    # -- what channels and the driver call -----------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        """Send, together with whatever else is written in this turn of the loop."""
+        if self.lost is not None:
+            raise self.lost
+        self._out.append(data)
+        if not self._writing:
+            self._writing = True
+            self._loop.call_soon(self._flush)
+
+    def write_command(self, command: Frame) -> None:
+        """Say something about the connection that is not answered."""
+        self.write(method(0, command))
+
+    async def drained(self) -> None:
+        """Wait while the broker takes less than we write."""
+        while self._full is not None:
+            await asyncio.shield(self._full)
+        if self.lost is not None:
+            raise self.lost
+
+    def join(self, channel: Receiver) -> int:
+        """A free number for a channel."""
+        number = next(n for n in range(1, self.channel_max + 2) if n not in self._channels)
+        if number > self.channel_max:
+            raise ConnectionLost(f"all {self.channel_max} channels are in use", broker="rabbitmq")
+        self._channels[number] = channel
+        return number
+
+    def leave(self, number: int) -> None:
+        """A channel is closed."""
+        self._channels.pop(number, None)
+
+    async def ask(self, command: Frame | None, *answers: type[Frame]) -> Frame:
+        """Say something about the connection as a whole, and wait for an answer."""
+        if self.lost is not None:
+            raise self.lost
+        self._waiting = self._loop.create_future()
+        if command is not None:
+            self.write_command(command)
+        try:
+            answer = await self._waiting
+        finally:
+            self._waiting = None
+        if not isinstance(answer, answers):
+            raise ConnectionLost(f"the broker answered {answer.name}", broker="rabbitmq")
+        return answer
+
+    def beat(self, seconds: float) -> None:
+        """Send something at least every half of so many seconds, and expect the same."""
+        self._beat = seconds
+        if seconds > 0:
+            self._heard = monotonic()
+            self._beat_timer = self._loop.call_later(seconds / 2, self._on_beat)
+
+    async def close(self) -> None:
+        """Say goodbye, and wait for the socket to be closed."""
+        if self.lost is None:
+            try:
+                async with asyncio.timeout(1.0):
+                    await self.ask(
+                        commands.Connection.Close(200, "", 0, 0), commands.Connection.CloseOk
+                    )
+            except (ConnectionLost, TimeoutError):
+                pass  # it ends either way
+            self.abort(ConnectionLost("closed", broker="rabbitmq"))
+        await asyncio.shield(self._closed)
+
+    def abort(self, error: ConnectionLost) -> None:
+        """Give the connection up."""
+        if self.lost is not None:
+            return
+        self.lost = error
+        if self._beat_timer is not None:
+            self._beat_timer.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+        else:
+            self._closed.set_result(None)
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(error)
+        self.resume_writing()
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            channel.on_lost(error)
+
+    # -- what the loop calls -------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.abort(
+            _lost("the connection was cut" if exc is None else f"the connection broke: {exc}")
+        )
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    def pause_writing(self) -> None:
+        if self._full is None:
+            self._full = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        if self._full is not None:
+            self._full.set_result(None)
+            self._full = None
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = monotonic()
+        if self._rest:
+            data = self._rest + data
+        at, end = 0, len(data)
+        unpack, channels = START.unpack_from, self._channels
+        try:
+            while end - at >= 8:
+                kind, number, size = unpack(data, at)
+                stop = at + 7 + size
+                if stop >= end:
+                    if size > self.frame_max:
+                        raise Malformed(f"a frame of {size} bytes")
+                    break
+                if data[stop] != 0xCE:
+                    raise Malformed("a frame without its end")
+                payload = data[at + 7 : stop]
+                at = stop + 1
+                if number == 0:
+                    self._on_control(kind, payload)
+                    continue
+                channel = channels.get(number)
+                if channel is None:
+                    continue  # for one that is closed by now
+                if kind == METHOD:
+                    channel.on_method(payload)
+                elif kind == HEADER:
+                    channel.on_header(payload)
+                elif kind == BODY:
+                    channel.on_body(payload)
+                else:
+                    raise Malformed(f"a frame of type {kind}")
+        except Malformed as error:
+            self.abort(_lost(f"the broker sent what is no AMQP: {error}"))
+            return
+        self._rest = data[at:] if at < end else b""
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        self._writing = False
+        out, self._out = self._out, []
+        if self._transport is not None and self.lost is None and out:
+            self._wrote = monotonic()
+            self._transport.write(b"".join(out))
+
+    def _on_beat(self) -> None:
+        now = monotonic()
+        if now - self._heard > 2 * self._beat:
+            self.abort(_lost(f"nothing heard from the broker for {now - self._heard:.0f} s"))
+            return
+        if now - self._wrote >= self._beat / 2:
+            self.write(BEAT)
+        self._beat_timer = self._loop.call_later(self._beat / 2, self._on_beat)
+
+    def _on_control(self, kind: int, payload: bytes) -> None:
+        if kind == HEARTBEAT:
+            return
+        if kind != METHOD:
+            raise Malformed(f"a frame of type {kind} for the connection")
+        command = read_method(START.pack(METHOD, 0, len(payload)) + payload + b"\xce")
+        if isinstance(command, commands.Connection.Close):
+            self.write_command(commands.Connection.CloseOk())
+            self._flush()
+            text = f"the broker closed the connection: {command.reply_text} ({command.reply_code})"
+            self.abort(Closed(text, code=command.reply_code or 0))
+        elif isinstance(command, commands.Connection.Blocked):
+            self.blocked = command.reason or "blocked"
+        elif isinstance(command, commands.Connection.Unblocked):
+            self.blocked = None
+        elif self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(command)
+
+
+class Closed(ConnectionLost):
+    """The broker has closed the connection or the channel, and says why."""
+
+    def __init__(self, message: str, *, code: int) -> None:
+        super().__init__(message, broker="rabbitmq")
+        self.code = code
+
+
+def _lost(text: str) -> ConnectionLost:
+    return ConnectionLost(text, broker="rabbitmq")
