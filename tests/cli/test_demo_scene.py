@@ -13,7 +13,8 @@ from queuecraft.cli.demo import story as telling
 from queuecraft.cli.demo.customers import orders
 from queuecraft.cli.demo.scene import Scene, sparkline
 from queuecraft.cli.demo.shop import Shop
-from queuecraft.cli.demo.story import Story
+from queuecraft.cli.demo.story import Happening, Story
+from queuecraft.drivers.base import QueueInfo
 from tests.runtime.support import eventually, running
 
 
@@ -75,21 +76,52 @@ async def test_what_is_lost_is_waited_for_in_vain(
         assert not all(each.right for each in story.sums(await story.left()))
 
 
-@pytest.mark.parametrize(("width", "height"), [(160, 50), (80, 24), (40, 10)])
-async def test_the_picture_fits_the_terminal(shop: Shop, width: int, height: int) -> None:
+async def test_the_picture_fits_the_terminal(shop: Shop) -> None:
     async with shop.qc, running(*shop.qc.workers):
-        story = Story(shop, 12, 100.0)
+        story = Story(shop, 12, 100.0, chapter="everything is home")
+        story.recent.extend([Happening("dead", "billing", "o-1" * 9, "no money " * 30)] * 50)
         scene = Scene(story, "local:///tmp/shop.db")
-        await story.tell()
         scene.update(await shop.qc.admin.queues())
+    for width, height in ((160, 50), (80, 24), (40, 12)):
         lines = drawn(scene, width, height)
-    assert all(len(line) <= width for line in lines)
-    assert len(lines) <= max(height, 18)
+        assert all(len(line) <= width for line in lines)
+        assert len(lines) <= height
+        text = "\n".join(lines)
+        assert "QueueCraft" in text
+        if width >= 80:
+            for word in ("billing", "audit", "everything is home", "sent back"):
+                assert word in text
+
+
+@pytest.mark.parametrize(("width", "height"), [(120, 40), (80, 24), (50, 12)])
+async def test_the_command_for_another_shell_is_never_cut_and_no_row_is_lost(
+    shop: Shop, width: int, height: int
+) -> None:
+    async with shop.qc:
+        hint = f".venv/bin/queuecraft queues --watch 1 --url local:///tmp/{'x' * 60}/shop.db"
+        scene = Scene(Story(shop, None, 10.0), "local:///tmp/shop.db", hint)
+        scene.update([QueueInfo(name="billing", ready=1, dead=4), QueueInfo(name="stock", dead=3)])
+        lines = drawn(scene, width, height)
+    assert hint in "".join(lines)
+    assert lines[-1].startswith("Ctrl-C ends it")
     text = "\n".join(lines)
-    assert "QueueCraft" in text
-    if width >= 80:
-        for word in ("billing", "audit", "everything is home", "sent back"):
-            assert word in text
+    assert "dead 7" in text  # as the table says
+    assert "━━" not in text  # where there is no end there is no bar
+    for name in ("billing", "stock", "mail", "audit", "handled"):
+        assert name in text
+
+
+async def test_a_shop_that_is_closed_early_brings_all_orders_home(shop: Shop) -> None:
+    async with shop.qc, running(*shop.qc.workers):
+        story = Story(shop, None, 100.0)
+        task = asyncio.create_task(story.tell())
+        await eventually(lambda: len(story.placed) > 10)
+        shop.bank.moon_is_down = True
+        task.cancel()
+        await asyncio.wait([task])
+        await story.close()
+        assert all(each.right for each in story.sums(await story.left()))
+    assert len(shop.bank.charged) == len(story.placed)
 
 
 def test_a_skyline_is_as_high_as_its_highest_value() -> None:

@@ -22,6 +22,7 @@ from queuecraft import (
     UnknownQueue,
     Unroutable,
     UnsupportedFeature,
+    __version__,
 )
 from queuecraft.cli import app
 from queuecraft.cli.exits import ExitCode, UnknownMessage, sentence
@@ -78,6 +79,19 @@ def test_looking_makes_no_database(shell: Shell, command: tuple[str, ...]) -> No
     assert (result.exit_code, result.stdout) == (3, "")
     assert f"there is no database '{shell.path}' yet" in result.stderr
     assert list(shell.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [*LOOKING, ("publish", "a", "1"), ("health",)], ids=" ".join)
+def test_a_folder_that_is_not_there_is_a_mistake(shell: Shell, command: tuple[str, ...]) -> None:
+    result = shell(*command, "--url", "local://./nodir/queue.db")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"the folder '{shell.folder / 'nodir'}' does not exist" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_database_that_is_not_there_is_named_in_full(shell: Shell) -> None:
+    result = shell("queues", "--url", "local://./queue.db")
+    assert f"there is no database '{shell.path}' yet" in result.stderr
 
 
 def test_health_of_a_database_that_is_not_there_is_not_well(shell: Shell) -> None:
@@ -175,7 +189,8 @@ def test_an_error_of_our_own_making_is_one_line_that_tells_nothing_secret(
     ],
 )
 def test_a_mistake_is_told_as_json_too(shell: Shell, command: tuple[str, ...]) -> None:
-    shell.declare("billing")
+    shell.declare("billing", "order.*")
+    shell.ok("publish", "order.placed", "1")
     result = shell(*command)
     assert (result.exit_code, result.stdout) == (2, "")
     told = json.loads(result.stderr)
@@ -190,10 +205,53 @@ def test_a_mistake_without_json_is_told_to_a_person(shell: Shell) -> None:
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (("--url", "local:///q.db", "queues"), "--url comes after the command"),
+        (("run", "shop:qc", "--url", "local:///q.db"), "the application names its broker itself"),
+        (("run", "shop:qc", "--numbr", "1"), "there is no option --numbr; queuecraft run --help"),
+        (("peek", "billing", "--limt", "3"), "did you mean --limit?"),
+        (("peek", "billing", "--limit", "0"), "'--limit' / '-n': expected 1 or more"),
+        (("peek", "billing", "--limit", "x"), "'--limit' / '-n': expected a whole number"),
+        (("dlq", "redrive", "billing", "--rate", "x"), "'--rate': expected a number"),
+        (("run", "shop:qc", "--health-port", "99999"), "--health-port: expected a port"),
+        (("queues", "--watch", "0"), "--watch: 0: expected 0.1 seconds or more"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, tuple) else "",
+)
+def test_a_wrong_option_is_told_in_our_own_words(
+    shell: Shell, command: tuple[str, ...], told: str
+) -> None:
+    result = shell(*command, env={"COLUMNS": "200"})
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert told in " ".join(result.stderr.split())
+    assert "--number" not in result.stderr
+    assert "Input should" not in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--version", "version"])
+def test_the_version_is_told(option: str) -> None:
+    result = CliRunner().invoke(app, [option])
+    assert (result.exit_code, result.stdout) == (0, f"{__version__}\n")
+
+
+@pytest.mark.parametrize("command", ["run", "dlq redrive", "dlq", "health", ""])
+def test_help_flows_and_names_no_types_of_python(command: str) -> None:
+    shown = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "79"}).stdout
+    for word in ("<bool>", "list[", "<int", "<float"):
+        assert word not in shown
+    if command == "run":
+        text = " ".join(shown.split("╭")[0].split())
+        assert "SIGHUP restarts them one by one. Ends with 0" in text
+        lines = [line.rstrip() for line in shown.split("╭")[0].splitlines()]
+        assert not any(line.endswith("what it was") for line in lines)
+
+
 def test_help_is_there_for_every_command() -> None:
     commands = [
         *("publish", "queues", "topology", "peek", "declare", "bind", "unbind", "move", "purge"),
-        *("delete", "health", "dlq list", "dlq show", "dlq redrive", "dlq purge"),
+        *("delete", "health", "dlq list", "dlq groups", "dlq show", "dlq redrive", "dlq purge"),
     ]
     for command in commands:
         result = CliRunner().invoke(app, [*command.split(), "--help"])

@@ -57,10 +57,29 @@ def test_any_json_value_is_a_payload(bound: Shell, payload: str) -> None:
     assert bound.payloads("billing") == [json.loads(payload)]
 
 
-def test_no_payload_is_null(bound: Shell) -> None:
-    bound.ok("publish", "order.placed")
-    (message,) = peeked(bound)
-    assert message.body == b"null"
+def test_without_a_payload_what_is_piped_in_is_published(bound: Shell) -> None:
+    bound.ok("publish", "order.placed", input='{"id": "b"}\n')
+    bound.ok("publish", "order.placed", "null")
+    assert [each.body for each in peeked(bound)] == [b'{"id":"b"}', b"null"]
+
+
+@pytest.mark.parametrize("typed", ["", " \n"])
+def test_a_forgotten_payload_is_a_mistake(bound: Shell, typed: str) -> None:
+    for command in (("publish", "order.placed"), ("publish", "--queue", "billing")):
+        result = bound(*command, input=typed)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "there is no payload" in result.stderr
+        assert "say null" in result.stderr
+    assert peeked(bound) == []
+
+
+def test_an_event_that_nearly_exists_is_suggested(bound: Shell) -> None:
+    bound.ok("bind", "billing", "user.created")
+    for more in ((), ("--count", "3")):
+        result = bound("publish", "user.craeted", "1", *more)
+        assert result.exit_code == 1
+        assert "did you mean 'user.created'?" in result.stderr
+    assert "did you mean" not in bound("publish", "nothing.like.it", "1").stderr
 
 
 def test_a_payload_is_read_from_a_file_or_from_standard_input(bound: Shell, tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def test_a_health_port_in_use_is_a_clear_error(tmp_path: Path) -> None:
             with Running(
                 "run", "shop:qc", f"--health-port={port}", *more, folder=tmp_path
             ) as other:
-                assert other.ends() == 1
+                assert other.ends() == 2
             assert f"health port 127.0.0.1:{port} is in use" in other.output
             assert "Traceback" not in other.output
 

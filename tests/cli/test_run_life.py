@@ -46,8 +46,10 @@ def life(qc: QueueCraft, stop: Stop) -> Life:
 
 
 @asynccontextmanager
-async def living(gate: Gate) -> AsyncGenerator[tuple[Stop, Life, asyncio.Task[int]]]:
-    qc = QueueCraft()
+async def living(
+    gate: Gate, shutdown_timeout: float = 30.0
+) -> AsyncGenerator[tuple[Stop, Life, asyncio.Task[int]]]:
+    qc = QueueCraft(shutdown_timeout=shutdown_timeout)
     qc.worker("billing").on("order.*", gate.handle)
     stop = Stop(log)
     its = life(qc, stop)
@@ -68,6 +70,20 @@ async def test_asked_to_stop_it_finishes_what_runs() -> None:
         assert not task.done()
         gate.opened.set()
         assert await task == 0
+
+
+async def test_it_says_what_is_still_at_work_and_what_goes_back_when_the_time_is_over(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr("queuecraft.cli.processes.life.SOON", 0.01)
+    gate = Gate()
+    async with living(gate, shutdown_timeout=1.5) as (stop, _, task):
+        stop.ask("the test")
+        await eventually(lambda: "still at work" in caplog.text)
+        assert "1 handler still at work, at most 1 s; Ctrl-C again stops at once" in caplog.text
+        assert await task == 1
+    assert "1.5 s were not enough: 1 message goes back" in caplog.text
 
 
 async def test_forced_to_stop_it_does_not() -> None:

@@ -90,18 +90,37 @@ async def test_a_mistake_is_not_tried_again(tmp_path: Path) -> None:
     assert starts(tmp_path) == "1"
 
 
-async def test_a_mistake_of_one_does_not_end_those_who_work(tmp_path: Path) -> None:
+async def test_a_mistake_of_one_does_not_end_those_who_work_and_is_not_tried_again_unasked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     code = f"""
-if given["number"] == "2" and pathlib.Path("starts").read_text().count("2") < 4:
+mended = pathlib.Path("mended")
+if given["number"] == "2" and not mended.exists():
+    while not pathlib.Path("working").exists():
+        time.sleep(0.01)
     os._exit(2)
 {OBEDIENT}
 """
     it = supervising(code, 2)
     running = asyncio.create_task(it.run())
-    await eventually(lambda: it.healthy)
+    await eventually(lambda: any(child.started for child in it._children))
+    (tmp_path / "working").touch()
+    await eventually(lambda: "not started again before SIGHUP" in caplog.text)
+    assert not it.healthy
+    (tmp_path / "mended").touch()
+    it.renew("the test")
+    await eventually(lambda: it.healthy and "every process is new" in caplog.text)
     it.stop("the test")
     assert await running == 0
-    assert starts(tmp_path).count("2") == 4
+    assert starts(tmp_path).count("2") == 2
+
+
+async def test_a_mistake_before_anybody_works_is_not_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert await supervising("hello(); os._exit(2)", 2).run() == 2
+    assert starts(tmp_path).count("1") == 1
+    assert "the application cannot run as it is; giving up" in caplog.text
 
 
 async def test_children_that_have_worked_are_replaced_as_often_as_it_takes(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 
 import pytest
@@ -33,14 +35,15 @@ def test_a_message_published_by_one_process_is_seen_by_another(shell: Shell) -> 
         (("publish", "nobody.listens", "1"), 1),
         (("publish", "a", "{"), 2),
         (("queues", "--nonsense"), 2),
-        (("purge", "billing"), 2),
-        (("queues", "--url", "local:///nowhere/queue.db"), 3),
+        (("purge", "billing.dlq"), 2),
+        (("queues", "--url", "local://./nowhere.db"), 3),
         (("peek", "missing"), 4),
         (("dlq", "show", "billing", "missing"), 4),
     ],
 )
 def test_exit_codes_reach_the_shell(shell: Shell, command: tuple[str, ...], code: int) -> None:
     shell.declare("billing")
+    shell.put(dead_letter("m-1"))
     ended, _, complaints = shell.finished(*command)
     assert ended == code
     assert bool(complaints) == (code != 0)
@@ -151,7 +154,7 @@ def test_a_redrive_that_is_interrupted_says_what_has_moved_and_loses_nothing(
         assert told["moved"] == len(back)
     else:
         assert printed == (
-            f"Interrupted: {len(back)} moved, 0 not meant, 0 refused; the rest is where it was.\n"
+            f"Interrupted: {len(back)} moved, 0 not chosen, 0 refused; the rest is where it was.\n"
         )
     assert 3 <= len(back) < 200
     assert back + shell.ids("billing.dlq") == names
@@ -204,10 +207,13 @@ def test_arguments_that_are_not_text_are_refused(shell: Shell) -> None:
         ("publish", "order.placed", f'"{odd}"'),
         ("publish", "order.placed", f"@{odd}"),
     ):
-        code, printed, complaints = shell.finished(*command)
-        assert (code, printed) == (2, ""), complaints
-        assert "\x1b[31m" not in complaints
-        assert "internal error" not in complaints
+        result = shell(*command)
+        assert (result.exit_code, result.stdout) == (2, ""), result.stderr
+        assert "\x1b[31m" not in result.stderr
+        assert "internal error" not in result.stderr
+    code, printed, complaints = shell.finished("peek", odd)  # as the bytes they are
+    assert (code, printed) == (2, ""), complaints
+    assert "\x1b[31m" not in complaints
     assert shell.ids("billing") == []
 
 
@@ -244,6 +250,47 @@ def test_a_terminal_is_drawn_on_as_it_can_and_wants(
     code, seen = terminal("peek", "missing", env=env).finish()
     assert code == 4
     assert ("\x1b[1;31m" in seen) == colours
+
+
+def test_a_list_of_messages_has_a_line_each_with_an_id_that_can_be_used(
+    shell: Shell, terminal: OpenTerminal
+) -> None:
+    shell.declare("billing", "order.*")
+    ids = ["4f0c1e5b77aa4f0c1e5b77aa4f0c1e5b", "91d2c33e0baa91d2c33e0baa91d2c33e"]
+    kind, error, when = "shop.errors.CardDeclined", "no money " * 30, time.time() - 125
+    shell.put(*(dead_letter(each, error_type=kind, error=error, failed_at=when) for each in ids))
+    _, seen = terminal("dlq", "list", "billing", env={"COLUMNS": "80"}).finish()
+    header, first, second = re.sub(r"\x1b\[[\d;]*m", "", seen).strip().split("\r\n")
+    assert header.split() == ["id", "failed", "event", "failures", "error"]
+    assert first.split()[:5] == ["4f0c1e5b", "2m", "ago", "order.placed", "4"]
+    assert "CardDeclined: no money" in first
+    assert first.rstrip().endswith("…")
+    assert shell.json("dlq", "show", "billing", second.split()[0])[0]["id"] == ids[1]
+    _, seen = terminal("peek", "billing.dlq", "--body").finish()
+    assert "x-traceback:\x1b[0m\r\n" in seen
+    assert re.search(r"x-failed-at: \d{4}-\d\d-\d\dT", seen)
+
+
+def test_dead_letter_queues_that_are_empty_are_left_out_for_a_person(
+    shell: Shell, terminal: OpenTerminal
+) -> None:
+    shell.declare("billing")
+    shell.declare("mail")
+    shell.put(dead_letter("m-1"))
+    _, seen = terminal("queues").finish()
+    assert "billing.dlq" in seen
+    assert "mail.dlq" not in seen
+    assert "mail.dlq" in terminal("queues", "--all").finish()[1]
+
+
+def test_a_forgotten_payload_is_not_waited_for_at_a_keyboard(
+    shell: Shell, terminal: OpenTerminal
+) -> None:
+    shell.declare("billing", "order.*")
+    code, seen = terminal("publish", "order.placed").finish()
+    assert code == 2
+    assert "there is no payload" in seen
+    assert shell.ids("billing") == []
 
 
 def test_long_names_are_folded_not_cut_on_a_narrow_terminal(
@@ -311,7 +358,9 @@ def test_a_watched_list_is_drawn_again_until_ctrl_c(shell: Shell, terminal: Open
     watching.interrupt()
     code, seen = watching.finish()
     assert code == 130
-    assert seen.rstrip().endswith("\x1b[?25h")  # the cursor is back
+    assert seen.index("\x1b[?1049h") < seen.index("4,321") < seen.index("\x1b[?1049l")
+    assert "\x1b[?25h" in seen  # the cursor is back
+    assert "billing" not in seen.partition("\x1b[?1049l")[2]  # nothing is left behind
     assert "Traceback" not in seen
 
 

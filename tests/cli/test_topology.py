@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
+from queuecraft import Message, QueueCraft
 from queuecraft.drivers.base import Outgoing
 from tests.cli.shell import Shell
+from tests.runtime.support import eventually
 
 
 def names(shell: Shell) -> list[str]:
@@ -168,7 +171,6 @@ def test_messages_move_and_the_numbers_are_told(shell: Shell) -> None:
         (("--event", "order.*", "--limit", "2"), [1, 3]),
         (("--id", "m-3", "--id", "m-8"), [3, 8]),
         (("--older-than", "1d"), [0, 1, 2, 3, 4]),
-        (("--older-than", "99999999999999d"), []),
         (("--dry-run",), []),
         (("--rate", "1000"), list(range(10))),
     ],
@@ -185,3 +187,64 @@ def test_some_of_them_may_be_chosen(
 def test_a_queue_is_not_moved_onto_itself(shell: Shell) -> None:
     filled(shell)
     assert shell("move", "here", "here").exit_code == 2
+
+
+def test_a_move_that_chooses_nothing_says_so_and_is_exit_code_1(shell: Shell) -> None:
+    filled(shell)
+    result = shell("move", "here", "there", "--older-than", "99999999999999d")
+    assert result.exit_code == 1
+    assert result.stdout == "No message was chosen; 10 stay where they are.\n"
+
+
+def test_what_was_not_bound_is_not_said_to_be_unbound(shell: Shell) -> None:
+    shell.declare("mail", "user.#", "order.*")
+    result = shell("unbind", "mail", "nothing.here", "order.*")
+    assert result.exit_code == 0
+    assert result.stdout == "Queue 'mail' is not bound to 'order.*' any more.\n"
+    assert result.stderr == "note: queue 'mail' was not bound to 'nothing.here'\n"
+    result = shell("unbind", "mail", "nothing.here")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert shell.json("unbind", "mail", "user.#", "x")[0]["not_bound"] == ["x"]
+
+
+def test_an_exchange_that_a_binding_makes_is_mentioned(shell: Shell) -> None:
+    shell.declare("mail")
+    assert (
+        "no exchange 'nix'; it was made" in shell("bind", "mail", "a", "--exchange", "nix").stderr
+    )
+    assert shell("bind", "mail", "b", "--exchange", "nix").stderr == ""
+
+
+@pytest.mark.parametrize("pattern", ["a..b", "order.*x", "order.#x", ".a"])
+def test_a_pattern_that_can_never_match_is_refused(shell: Shell, pattern: str) -> None:
+    shell.declare("mail")
+    for command in ("bind", "declare"):
+        assert shell(command, "mail", pattern).exit_code == 2
+
+
+def test_a_queue_that_is_deleted_leaves_its_dead_letters_and_says_so(shell: Shell) -> None:
+    shell.declare("mail")
+    result = shell("delete", "mail", "--yes")
+    assert result.stderr == "note: 'mail.dlq' is still there, empty; queuecraft delete mail.dlq\n"
+    assert shell("delete", "mail.dlq", "--yes").stderr == ""
+
+
+def test_a_queue_with_a_worker_is_deleted_with_a_warning(shell: Shell) -> None:
+    async def consume(qc: QueueCraft) -> str:
+        worker = qc.worker("mail")
+        worker.on("user.created")(note)
+        await worker.start()
+        await eventually(lambda: qc.health_check().ok)  # it consumes
+        # In a thread: the command has a loop of its own.
+        result = await asyncio.to_thread(shell, "delete", "mail", "--yes")
+        await worker.stop()
+        return result.stderr
+
+    async def note(message: Message) -> None: ...
+
+    assert "a worker consumes from 'mail', and makes the queue again" in shell.with_broker(consume)
+
+
+def test_an_empty_queue_is_purged_without_a_question(shell: Shell) -> None:
+    shell.declare("mail")
+    assert shell.ok("purge", "mail") == "Purged 0 messages from 'mail'.\n"

@@ -20,6 +20,7 @@ from queuecraft.cli import (
     run,
     topology,
 )
+from queuecraft.cli.command import Command
 from queuecraft.cli.exits import Commands
 
 app = typer.Typer(
@@ -29,25 +30,37 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,  # locals may hold payloads and passwords
 )
-app.command()(demo.demo)
-app.command()(run.run)
-app.command()(publish.publish)
-app.command()(queues.queues)
-app.command()(queues.topology)
-app.command()(messages.peek)
-app.command()(topology.declare)
-app.command()(topology.bind)
-app.command()(topology.unbind)
-app.command()(move.move)
-app.command()(topology.purge)
-app.command()(topology.delete)
+app.command(cls=Command)(demo.demo)
+app.command(cls=Command)(run.run)
+app.command(cls=Command)(publish.publish)
+app.command(cls=Command)(queues.queues)
+app.command(cls=Command)(queues.topology)
+app.command(cls=Command)(messages.peek)
+app.command(cls=Command)(topology.declare)
+app.command(cls=Command)(topology.bind)
+app.command(cls=Command)(topology.unbind)
+app.command(cls=Command)(move.move)
+app.command(cls=Command)(topology.purge)
+app.command(cls=Command)(topology.delete)
 app.add_typer(dlq.app, name="dlq")
-app.command()(health.health)
+app.command(cls=Command)(health.health)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
 
 
 @app.callback()
 def options(
     *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
     debug: Annotated[
         bool,
         typer.Option("--debug", envvar="QUEUECRAFT_DEBUG", help="Show where an error comes from."),
@@ -56,7 +69,7 @@ def options(
     """Typed events over any broker, with the same guarantees on each."""
 
 
-@app.command()
+@app.command(cls=Command)
 def version() -> None:
     """Print the version."""
     typer.echo(__version__)

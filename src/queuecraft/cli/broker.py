@@ -66,6 +66,12 @@ def check_place(url: str, *, creates: bool) -> None:
             "local:// is a queue in the memory of this very command, so it is always empty; name "
             "the broker your app uses: --url local:///data/queue.db, or set QUEUECRAFT_URL"
         )
+    path = path.absolute()  # so that a person sees where it was looked for
+    if not path.parent.is_dir():
+        raise ConfigError(
+            f"the folder {str(path.parent)!r} does not exist; make it first, or give another path",
+            broker="local",
+        )
     if not creates and not path.exists():
         raise ConnectionLost(
             f"there is no database {str(path)!r} yet; the first worker or publish makes it, or "

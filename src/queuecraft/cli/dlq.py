@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Annotated, TypeAlias
 
 import typer
@@ -10,24 +11,30 @@ import typer
 from queuecraft.admin import UnknownQueue
 from queuecraft.app import QueueCraft
 from queuecraft.cli.broker import Url, connected, run
+from queuecraft.cli.command import Command
+from queuecraft.cli.command import Group as CommandGroup
 from queuecraft.cli.completion import QueueName, queue_names
 from queuecraft.cli.confirmation import Yes, confirm
-from queuecraft.cli.duration import seconds
-from queuecraft.cli.exits import UnknownMessage
+from queuecraft.cli.duration import ago, seconds
+from queuecraft.cli.letters import cause, found, grouped, shortened, whole_error
 from queuecraft.cli.messages import MOST, body_fields, tell_body, tell_headers
 from queuecraft.cli.output import (
     AsJson,
-    complain,
-    complain_json,
+    note,
     on_terminal,
     say,
     say_json,
     show,
+    show_lines,
 )
 from queuecraft.cli.redrives import carry_out
 from queuecraft.runtime.dead_letters import LOOK, DeadLetters, DeadMessage, Filter, Redrive
 
-app = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, redrive, purge.")
+app = typer.Typer(
+    no_args_is_help=True, cls=CommandGroup, help="Dead letters: list, groups, show, redrive, purge."
+)
+
+WIDEST = {"event": 28, "id": 24}  # columns, on a terminal
 
 Exact: TypeAlias = Annotated[
     bool,
@@ -47,19 +54,22 @@ Group: TypeAlias = Annotated[
     typer.Option("--group", metavar="FINGERPRINT", help="Only this group of like failures."),
 ]
 Ids: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--id", metavar="ID", help="Only this message; repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--id", metavar="ID", help="Only this message, or the start of its id; repeatable."
+    ),
 ]
 OlderThan: TypeAlias = Annotated[
     float | None,
-    typer.Option("--older-than", parser=seconds, metavar="TIME", help="Failed before, as 2h ago."),
+    typer.Option("--older-than", parser=seconds, metavar="TIME", help="Failed longer ago, as 2h."),
 ]
 NewerThan: TypeAlias = Annotated[
     float | None,
-    typer.Option("--newer-than", parser=seconds, metavar="TIME", help="Failed since, as 10m ago."),
+    typer.Option("--newer-than", parser=seconds, metavar="TIME", help="Failed since then, as 10m."),
 ]
 
 
-@app.command(name="list")
+@app.command(name="list", cls=Command)
 def list_(
     queue: QueueName,
     *,
@@ -71,7 +81,8 @@ def list_(
     older_than: OlderThan = None,
     newer_than: NewerThan = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, max=MOST, help="At most so many.")
+        int,
+        typer.Option("--limit", "-n", min=1, max=MOST, metavar="COUNT", help="At most so many."),
     ] = 100,
     exact: Exact = False,
     url: Url = None,
@@ -81,25 +92,43 @@ def list_(
 
     Example: queuecraft dlq list billing --error Timeout --newer-than 1h
     """
-    where = _filter(error, event, reason, group, id, older_than, newer_than)
+    where = _filter(error, event, reason, group, older_than, newer_than)
 
-    async def look() -> list[tuple[DeadMessage, object]]:
+    async def look() -> tuple[list[tuple[DeadMessage, object]], int]:
         async with connected(url) as qc:
             engine = await _engine(qc, queue, exact=exact)
-            letters = await engine.list(queue, where=where, limit=limit)
-            looked, total = max(limit, LOOK), await engine.count(queue)
-            if where is not None and len(letters) < limit and total > looked:
-                _note(f"only the first {looked:,} of {total:,} were looked at", as_json=as_json)
+            chosen = await _with_ids(engine, queue, where, id)
+            letters = await engine.list(queue, where=chosen, limit=limit)
             read = qc.admin.payload_of if as_json else lambda letter: None
-            return [(letter, read(letter)) for letter in letters]
+            return [(letter, read(letter)) for letter in letters], await engine.count(queue)
 
-    letters = run(look())
+    letters, total = run(look())
+    filtered = where is not None or bool(id)
+    _tell_list(queue, letters, filtered=filtered, as_json=as_json)
+    _say_how_many(len(letters), total, limit, filtered=filtered, as_json=as_json)
+
+
+def _tell_list(
+    queue: str,
+    letters: Sequence[tuple[DeadMessage, object]],
+    *,
+    filtered: bool,
+    as_json: bool,
+) -> None:
     if as_json:
         for letter, payload in letters:
             say_json(letter_fields(letter, payload))
         return
     if not letters and on_terminal():
-        say(f"No dead letters of {queue!r} are meant." if where else f"{queue!r} has none.", "dim")
+        say("No dead letter was chosen." if filtered else f"{queue!r} has no dead letters.", "dim")
+        return
+    if on_terminal():
+        names = shortened([letter.id for letter, _ in letters])
+        rows = [
+            (name, ago(letter.failed_at), letter.event, letter.failures, cause(letter))
+            for name, (letter, _) in zip(names, letters, strict=True)
+        ]
+        show_lines(("id", "failed", "event", "failures", "error"), rows, WIDEST)
         return
     show(
         ("id", "event", "reason", "error", "failures", "failed at", "group"),
@@ -108,7 +137,7 @@ def list_(
                 letter.id,
                 letter.event,
                 letter.reason,
-                f"{letter.error_type}: {letter.error}" if letter.error_type else letter.error,
+                whole_error(letter),
                 letter.failures,
                 letter.failed_at,
                 letter.fingerprint,
@@ -118,10 +147,68 @@ def list_(
     )
 
 
-@app.command(name="show")
+@app.command(cls=Command)
+def groups(
+    queue: QueueName,
+    *,
+    error: Error = None,
+    event: EventPattern = None,
+    reason: Reason = None,
+    older_than: OlderThan = None,
+    newer_than: NewerThan = None,
+    exact: Exact = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Sum the dead letters of a queue up: groups of like failures, the largest first.
+
+    Example: queuecraft dlq groups billing
+    """
+    where = _filter(error, event, reason, None, older_than, newer_than)
+
+    async def look() -> list[DeadMessage]:
+        async with connected(url) as qc:
+            engine = await _engine(qc, queue, exact=exact)
+            return await engine.list(queue, where=where, limit=max(1, await engine.count(queue)))
+
+    told = grouped(run(look()))
+    if as_json:
+        for each in told:
+            say_json(
+                {
+                    "group": each.fingerprint,
+                    "count": each.count,
+                    "first_failed_at": each.first,
+                    "last_failed_at": each.last,
+                    "example_id": each.example.id,
+                    "event": each.example.event,
+                    "reason": each.example.reason,
+                    "error_type": each.example.error_type,
+                    "error": each.example.error,
+                }
+            )
+    elif not told and on_terminal():
+        say("No dead letter was chosen." if where else f"{queue!r} has no dead letters.", "dim")
+    elif on_terminal():
+        rows = [
+            (each.fingerprint, each.count, ago(each.first), ago(each.last), cause(each.example))
+            for each in told
+        ]
+        show_lines(("group", "count", "first", "last", "error"), rows, WIDEST)
+    else:
+        show(
+            ("group", "count", "first failed at", "last failed at", "error"),
+            [
+                (each.fingerprint, each.count, each.first, each.last, whole_error(each.example))
+                for each in told
+            ],
+        )
+
+
+@app.command(name="show", cls=Command)
 def show_(
     queue: QueueName,
-    id: Annotated[str, typer.Argument(metavar="ID", help="The id of the message.")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="The id, or its start.")],
     *,
     exact: Exact = False,
     url: Url = None,
@@ -136,12 +223,9 @@ def show_(
         async with connected(url) as qc:
             engine = await _engine(qc, queue, exact=exact)
             every = max(1, await engine.count(queue))  # it may be the last of many
-            for letter in await engine.list(queue, where=Filter(ids=frozenset({id})), limit=every):
-                return letter, qc.admin.payload_of(letter)
-        raise UnknownMessage(
-            f"there is no dead letter {id!r}; queuecraft dlq list shows those there are",
-            queue=queue,
-        )
+            letters = {each.id: each for each in await engine.list(queue, limit=every)}
+            (meant,) = found([id], letters, queue)
+            return letters[meant], qc.admin.payload_of(letters[meant])
 
     letter, payload = run(look())
     if as_json:
@@ -155,7 +239,7 @@ def show_(
         ("failures", str(letter.failures)),
         ("failed at", "" if letter.failed_at is None else letter.failed_at.isoformat()),
         ("group", letter.fingerprint),
-        ("error", f"{letter.error_type}: {letter.error}" if letter.error_type else letter.error),
+        ("error", whole_error(letter)),
     ):
         say(f"{name:<10} {value}")
     if letter.traceback:
@@ -169,7 +253,7 @@ def show_(
     tell_body(letter.body, payload)
 
 
-@app.command()
+@app.command(cls=Command)
 def redrive(
     queue: QueueName,
     *,
@@ -188,8 +272,12 @@ def redrive(
             autocompletion=queue_names,
         ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
-    rate: Annotated[float | None, typer.Option(help="At most so many a second.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, metavar="COUNT", help="At most so many.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(metavar="COUNT", help="At most so many a second.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
     exact: Exact = False,
     url: Url = None,
@@ -199,7 +287,7 @@ def redrive(
 
     Example: queuecraft dlq redrive billing --error Timeout --rate 50
     """
-    where = _filter(error, event, reason, group, id, older_than, newer_than)
+    where = _filter(error, event, reason, group, older_than, newer_than)
 
     async def work(note: Callable[[Redrive], object]) -> Redrive:
         async with connected(url) as qc:
@@ -208,7 +296,7 @@ def redrive(
                 await qc.admin.inspect(to)
             return await engine.redrive(
                 queue,
-                where=where,
+                where=await _with_ids(engine, queue, where, id),
                 limit=limit,
                 rate=rate,
                 dry_run=dry_run,
@@ -216,10 +304,16 @@ def redrive(
                 on_progress=note,
             )
 
-    carry_out(f"redriving {queue}", work, dry_run=dry_run, as_json=as_json)
+    carry_out(
+        f"redriving {queue}",
+        work,
+        dry_run=dry_run,
+        as_json=as_json,
+        filtered=where is not None or bool(id),
+    )
 
 
-@app.command()
+@app.command(cls=Command)
 def purge(
     queue: QueueName,
     *,
@@ -241,12 +335,16 @@ def purge(
         async with connected(url) as qc:
             return await (await _engine(qc, queue, exact=exact)).purge(queue)
 
-    confirm(f"forget {run(count()):,} dead letters of {queue!r} for good", yes=yes)
-    purged = run(forget())
+    there = run(count())
+    if there:
+        confirm(f"forget {_letters(there)} of {queue!r} for good", yes=yes)
+    purged = run(forget()) if there else 0
     if as_json:
         say_json({"queue": queue, "purged": purged})
+    elif there:
+        say(f"Purged {_letters(purged)} of {queue!r}.")
     else:
-        say(f"Purged {purged:,} dead letters of {queue!r}.")
+        say(f"{queue!r} has no dead letters.")
 
 
 def letter_fields(letter: DeadMessage, payload: object) -> dict[str, object]:
@@ -269,12 +367,32 @@ def letter_fields(letter: DeadMessage, payload: object) -> dict[str, object]:
     }
 
 
-def _note(text: str, *, as_json: bool) -> None:
-    text += "; a higher --limit looks at more"
-    if as_json:
-        complain_json(note=text)
-    else:
-        complain(text, label="note")
+def _letters(count: int) -> str:
+    return f"{count:,} dead letter{'' if count == 1 else 's'}"
+
+
+def _say_how_many(shown: int, total: int, limit: int, *, filtered: bool, as_json: bool) -> None:
+    """Say so where a list is not everything there is."""
+    looked = max(limit, LOOK)
+    if shown == limit and total > limit:
+        what = "the first that were chosen are shown" if filtered else "are shown"
+        note(f"{shown:,} of {total:,} {what}; --limit shows more", as_json=as_json)
+    elif filtered and total > looked:
+        note(
+            f"only the first {looked:,} of {total:,} were looked at; a higher --limit looks at "
+            "more",
+            as_json=as_json,
+        )
+
+
+async def _with_ids(
+    engine: DeadLetters, queue: str, where: Filter | None, ids: list[str] | None
+) -> Filter | None:
+    """The filter with the ids that were meant, which must be there."""
+    if not ids:
+        return where
+    every = await engine.list(queue, limit=max(1, await engine.count(queue)))
+    return replace(where or Filter(), ids=found(ids, {each.id for each in every}, queue))
 
 
 async def _engine(qc: QueueCraft, queue: str, *, exact: bool) -> DeadLetters:
@@ -299,7 +417,6 @@ def _filter(
     event: str | None,
     reason: str | None,
     group: str | None,
-    ids: list[str] | None,
     older_than: float | None,
     newer_than: float | None,
 ) -> Filter | None:
@@ -308,7 +425,6 @@ def _filter(
         event=event,
         reason=reason,
         fingerprint=group,
-        ids=frozenset(ids) if ids else None,
         older_than=older_than,
         newer_than=newer_than,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 import typer
 
@@ -38,3 +39,16 @@ def spoken(age: float) -> str:
         if count or parts or unit == "s":
             parts.append(f"{count}{unit}")
     return " ".join(parts[:2])
+
+
+def ago(moment: datetime | None, now: datetime | None = None) -> str | None:
+    """How long ago that was, in its largest unit.
+
+    >>> noon = datetime(2030, 1, 1, 12, tzinfo=UTC)
+    >>> ago(datetime(2030, 1, 1, 11, 57, 2, tzinfo=UTC), noon), ago(None)
+    ('2m ago', None)
+    """
+    if moment is None:
+        return None
+    age = ((now or datetime.now(UTC)) - moment).total_seconds()
+    return f"{spoken(max(0.0, age)).partition(' ')[0]} ago"

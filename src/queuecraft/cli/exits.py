@@ -9,9 +9,9 @@ from enum import IntEnum
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
 from queuecraft.admin import UnknownQueue
+from queuecraft.cli.command import Group, UsageError
 from queuecraft.cli.output import complain, complain_json, flush_output, forget_output
 from queuecraft.model.errors import (
     ConfigError,
@@ -20,11 +20,6 @@ from queuecraft.model.errors import (
     QueueError,
     TopologyMismatch,
     UnsupportedFeature,
-)
-
-# What the parser raises for a wrong option: public in no version of typer but by its subclass.
-UsageError: type[Exception] = next(
-    each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException"
 )
 
 
@@ -60,7 +55,7 @@ class UnknownMessage(QueueError):
     """There is no message of this id in the queue."""
 
 
-class Commands(TyperGroup):
+class Commands(Group):
     """The commands of `queuecraft`, and the one place where their errors are told."""
 
     def main(self, args: Sequence[str] | None = None, *others: Any, **more: Any) -> Any:
@@ -141,7 +136,8 @@ def sentence(error: QueueError) -> str:
     "queue 'billing': the disk is full"
     """
     text = error.message
-    if error.message_id is not None and error.message_id not in text:
+    told = error.message_id is None or repr(error.message_id)[1:-1] in text
+    if not told:
         text = f"message {error.message_id}: {text}"
     if error.queue is not None and repr(error.queue) not in text:
         text = f"queue {error.queue!r}: {text}"

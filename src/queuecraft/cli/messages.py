@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
@@ -13,7 +14,19 @@ import typer
 from queuecraft.admin import PeekedMessage
 from queuecraft.cli.broker import Url, connected, run
 from queuecraft.cli.completion import QueueName
-from queuecraft.cli.output import AsJson, Cell, on_terminal, say, say_json, show
+from queuecraft.cli.duration import ago
+from queuecraft.cli.letters import shortened
+from queuecraft.cli.output import (
+    AsJson,
+    Cell,
+    on_terminal,
+    say,
+    say_json,
+    show,
+    show_lines,
+    stamp,
+)
+from queuecraft.codec.headers import FAILED_AT, TRACEBACK
 
 MOST = 1_000_000  # messages looked at by one command
 LONGEST = 2000  # characters of one body on a terminal
@@ -22,7 +35,9 @@ LONGEST = 2000  # characters of one body on a terminal
 def peek(
     queue: QueueName,
     *,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=MOST, help="How many.")] = 10,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=MOST, metavar="COUNT", help="How many.")
+    ] = 10,
     body: Annotated[bool, typer.Option("--body", help="Show what is in them.")] = False,
     force: Annotated[
         bool,
@@ -60,7 +75,12 @@ def peek(
     if not messages:
         say(f"Nothing is ready in {queue!r}.", "dim")
         return
-    show(names, rows)
+    short = shortened([each.id for each in messages])
+    lines = [
+        (name, ago(each.published_at), each.size, each.attempt, each.redeliveries, each.routing_key)
+        for name, each in zip(short, messages, strict=True)
+    ]
+    show_lines(("id", "published", "bytes", "attempt", "redeliveries", "event"), lines, {"id": 24})
     if body:
         for message in messages:
             say("")
@@ -116,7 +136,14 @@ def readable(body: bytes, payload: object) -> str:
 def tell_headers(headers: Mapping[str, object]) -> None:
     """Headers, a line each."""
     for name, value in headers.items():
-        say(f"  {name}: {value}", "dim")
+        if name == TRACEBACK and isinstance(value, str):
+            say(f"  {name}:", "dim")
+            for line in value.rstrip().split("\n"):
+                say(f"    {line}", "dim")
+        elif name == FAILED_AT and (when := _moment(value)) is not None:
+            say(f"  {name}: {stamp(when)}", "dim")
+        else:
+            say(f"  {name}: {value}", "dim")
 
 
 def tell_body(body: bytes, payload: object) -> None:
@@ -125,6 +152,16 @@ def tell_body(body: bytes, payload: object) -> None:
     say("  " + text[:LONGEST])
     if len(text) > LONGEST:
         say(f"  … {len(body):,} bytes in all; --json prints everything", "dim")
+
+
+def _moment(value: object) -> datetime | None:
+    """The time in a header, in milliseconds, if it can be one."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return datetime.fromtimestamp(value / 1000, UTC)
+    except (OverflowError, ValueError, OSError):  # whoever sent it may have put in anything
+        return None
 
 
 def _text(body: bytes) -> str | None:

@@ -36,8 +36,12 @@ def move(
         float | None,
         typer.Option(parser=seconds, metavar="TIME", help="Only what was published before, as 2h."),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
-    rate: Annotated[float | None, typer.Option(help="At most so many a second.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, metavar="COUNT", help="At most so many.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(metavar="COUNT", help="At most so many a second.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
     url: Url = None,
     as_json: AsJson = False,
@@ -60,7 +64,13 @@ def move(
                 on_progress=note,
             )
 
-    carry_out(f"{source} → {target}", work, dry_run=dry_run, as_json=as_json)
+    carry_out(
+        f"{source} → {target}",
+        work,
+        dry_run=dry_run,
+        as_json=as_json,
+        filtered=where is not None,
+    )
 
 
 def _choice(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, TextIO, TypeAlias
 
@@ -43,6 +43,15 @@ def complain(text: str, *, label: str = "error") -> None:
         console.print(start + Text(printable(line), "red"), soft_wrap=True)
 
 
+def note(text: str, *, as_json: bool = False) -> None:
+    """Something worth knowing that is no error, on standard error."""
+    if as_json:
+        complain_json(note=text)
+    else:
+        console = Console(stderr=True, highlight=False)
+        console.print(Text(f"note: {printable(text)}", "yellow"), soft_wrap=True)
+
+
 def say_json(value: object) -> None:
     """A JSON document on a line of its own; nothing in it can steer a terminal."""
     print(as_json(value))
@@ -66,21 +75,58 @@ def show(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
     """A table on a terminal; elsewhere a line for each row, its cells set apart by tabs."""
     if on_terminal():
         Console().print(table(columns, rows))
-        return
-    print("\t".join(columns))
+    else:
+        print("\t".join(columns))
+        show_rows(rows)
+
+
+def show_rows(rows: Iterable[Sequence[Cell]]) -> None:
+    """Lines for a program, without a header."""
     for row in rows:
         print("\t".join(printable(_bare(cell)) for cell in row))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
-    """A table to be drawn; long cells are folded, never cut."""
+def show_lines(
+    columns: Sequence[str], rows: Iterable[Sequence[Cell]], widest: Mapping[str, int]
+) -> None:
+    """A table of one line for each row: a column is at most so wide, the last has what is left."""
+    drawn = Table(box=None, pad_edge=False, header_style="bold", expand=True)
+    rows = list(rows)
+    for at, name in enumerate(columns):
+        last = at == len(columns) - 1
+        numeric = not last and any(isinstance(row[at], int | float) for row in rows)
+        drawn.add_column(
+            name,
+            justify="right" if numeric else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            max_width=widest.get(name),
+            ratio=1 if last else None,
+        )
+    for row in rows:
+        drawn.add_row(*(_drawn(cell) for cell in row))
+    Console().print(drawn)
+
+
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, one_line: bool = False
+) -> Table:
+    """A table to be drawn; long cells are folded, never cut, unless a row is to be one line."""
     drawn = Table(box=None, pad_edge=False, header_style="bold")
     rows = list(rows)
     for at, name in enumerate(columns):
         numeric = any(isinstance(row[at], int | float) for row in rows)
-        drawn.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        drawn.add_column(
+            name,
+            justify="right" if numeric else "left",
+            overflow="ellipsis" if one_line else "fold",
+            no_wrap=one_line and at > 0,  # the first gives way when there is not enough room
+            min_width=8 if one_line and at == 0 else None,
+        )
     for row in rows:
-        drawn.add_row(*(_drawn(cell) for cell in row))
+        cells = [_drawn(cell) for cell in row]
+        cells[0].no_wrap = one_line
+        drawn.add_row(*cells)
     return drawn
 
 

@@ -23,7 +23,7 @@ def parse(text: str | bytes, where: str = "the payload") -> object:
     {'id': 'o-1'}
     >>> parse("{id: 1}")
     Traceback (most recent call last):
-    queuecraft.model.errors.PayloadError: the payload is no JSON: Expecting property name ...
+    queuecraft.PayloadError: the payload is no JSON: Expecting property name ...
     """
     try:
         value: object = json.loads(text, parse_constant=_no_number)
@@ -44,14 +44,23 @@ def parse(text: str | bytes, where: str = "the payload") -> object:
 
 
 def read(source: str | None, limit: int) -> object:
-    """The payload that an argument stands for: JSON, `@file`, `-` for standard input."""
-    if source is None:
-        return None
-    if source != "-" and not source.startswith("@"):
+    """The payload that an argument stands for: JSON, `@file`, `-` for standard input. Without
+    one it is what is piped in; from a keyboard nothing comes unasked."""
+    if source is None and sys.stdin.isatty():
+        raise PayloadError(
+            "there is no payload; give it as JSON, as @file, or - to type it. For an event that "
+            "carries nothing, say null"
+        )
+    if source is not None and source != "-" and not source.startswith("@"):
         return parse(source)
     with opened(source) as stream:
         body = stream.read(limit + 1)
-    where = "standard input" if source == "-" else source[1:]
+    where = "standard input" if source in (None, "-") else source[1:]
+    if source is None and not body.strip():
+        raise PayloadError(
+            "there is no payload, and standard input is empty; give it as JSON or as @file. For "
+            "an event that carries nothing, say null"
+        )
     if len(body) > limit:
         raise PayloadError(f"{where} has more than {limit:,} bytes, the most a message may have")
     return parse(body, where)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Annotated, TypeAlias
 
 import typer
@@ -33,7 +34,7 @@ AT_ONCE = 500  # messages of one flight
 
 Given: TypeAlias = Annotated[
     str | None,
-    typer.Argument(metavar="PAYLOAD", help="JSON, @file, or - for standard input; else null."),
+    typer.Argument(metavar="PAYLOAD", help="JSON, @file, or -. Without it, what is piped in."),
 ]
 
 
@@ -55,7 +56,7 @@ def publish(
         list[str] | None,
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; repeatable."),
     ] = None,
-    key: Annotated[str | None, typer.Option(help="Order is kept within it.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="KEY", help="Order is kept within it.")] = None,
     delay: Annotated[
         float | None, typer.Option(parser=seconds, metavar="TIME", help="Deliver later, as 5m.")
     ] = None,
@@ -63,16 +64,20 @@ def publish(
         float | None,
         typer.Option(parser=seconds, metavar="TIME", help="Expire if not handled by then."),
     ] = None,
-    priority: Annotated[int | None, typer.Option(help="0 to 255, where the broker can.")] = None,
-    id: Annotated[str | None, typer.Option("--id", help="An id of your own.")] = None,
-    correlation_id: Annotated[str | None, typer.Option(help="What it belongs to.")] = None,
+    priority: Annotated[
+        int | None, typer.Option(metavar="NUMBER", help="0 to 255, where the broker can.")
+    ] = None,
+    id: Annotated[str | None, typer.Option("--id", metavar="ID", help="An id of your own.")] = None,
+    correlation_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="What it belongs to.")
+    ] = None,
     exchange: Annotated[
         str | None, typer.Option(metavar="NAME", help="Another exchange than the one set.")
     ] = None,
     drop: Annotated[
         bool, typer.Option("--drop", help="No error when no queue is bound to the event.")
     ] = False,
-    count: Annotated[int, typer.Option(min=1, help="So many copies.")] = 1,
+    count: Annotated[int, typer.Option(min=1, metavar="COUNT", help="So many copies.")] = 1,
     by_line: Annotated[
         bool, typer.Option("--lines", help="Each line of PAYLOAD, or of standard input, is one.")
     ] = False,
@@ -160,7 +165,7 @@ class Target:
         try:
             return await self._qc.publish(self._event or "", payload, **self._options)
         except Unroutable as error:
-            raise self._unroutable(error) from error
+            raise await self._unroutable(error) from error
 
     async def many(self, payloads: Sequence[object]) -> list[str | QueueError]:
         """Many in one flight; what became of each."""
@@ -168,17 +173,23 @@ class Target:
             results = await self._qc.publish_many(
                 self._event or "", payloads, return_exceptions=True, **self._options
             )
-            return [
-                self._unroutable(each) if isinstance(each, Unroutable) else each for each in results
-            ]
+            lost = next((each for each in results if isinstance(each, Unroutable)), None)
+            if lost is None:
+                return results
+            ours = await self._unroutable(lost)  # the same for all of them
+            return [ours if isinstance(each, Unroutable) else each for each in results]
         return await asyncio.gather(*map(self._result, payloads))  # they fly together
 
-    def _unroutable(self, error: Unroutable) -> Unroutable:
-        """The same in the words of the command line."""
+    async def _unroutable(self, error: Unroutable) -> Unroutable:
+        """The same in the words of the command line, with the event that may have been meant."""
+        bindings = (await self._qc.admin.topology()).bindings
+        patterns = {binding.pattern for binding, _ in bindings}
+        near = get_close_matches(self._event or "", patterns, 1, cutoff=0.75)
+        hint = "start its worker, bind a queue with queuecraft bind, or say --drop"
+        if near:
+            hint = f"did you mean {near[0]!r}? If not, {hint}"
         return Unroutable(
-            f"no queue is bound to event {self._event!r}; start its worker, bind a queue with "
-            "queuecraft bind, or say --drop",
-            broker=error.broker,
+            f"no queue is bound to event {self._event!r}; {hint}", broker=error.broker
         )
 
     async def _result(self, payload: object) -> str | QueueError:

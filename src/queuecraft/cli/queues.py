@@ -2,45 +2,43 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, Group
-from rich.live import Live
-from rich.text import Text
 
+from queuecraft.app import QueueCraft
 from queuecraft.cli.broker import Url, connected, run
-from queuecraft.cli.duration import seconds, spoken
-from queuecraft.cli.exits import sentence
-from queuecraft.cli.output import (
-    AsJson,
-    Cell,
-    complain,
-    on_terminal,
-    say,
-    say_json,
-    show,
-    table,
-)
+from queuecraft.cli.completion import queue_names
+from queuecraft.cli.duration import seconds
+from queuecraft.cli.output import AsJson, on_terminal, say, say_json, show
+from queuecraft.cli.queue_rows import COLUMNS, info_fields, is_idle, rows
+from queuecraft.cli.watch import watch as watch_queues
 from queuecraft.drivers.base import QueueInfo
-from queuecraft.model.errors import ConnectionLost
-from queuecraft.observers.log import printable
 
 SHORTEST = 0.1  # seconds between two looks
-COLUMNS = ("queue", "ready", "in flight", "delayed", "dead", "consumers", "oldest")
 
 
 def queues(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="QUEUE...",
+            help="Only these, and their dead-letter queues.",
+            autocompletion=queue_names,
+        ),
+    ] = None,
     *,
     watch: Annotated[
         float | None,
         typer.Option(parser=seconds, metavar="TIME", help="Look again so often, until Ctrl-C."),
     ] = None,
+    every: Annotated[
+        bool,
+        typer.Option("--all", help="On a terminal: dead-letter queues that are empty, too."),
+    ] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -49,11 +47,29 @@ def queues(
     Example: queuecraft queues --watch 2
     """
     if watch is not None and watch < SHORTEST:
-        raise typer.BadParameter(f"--watch {watch:g}: expected {SHORTEST:g} seconds or more")
-    if watch is None:
-        _show(run(_look(url)), as_json=as_json)
-    else:
-        run(_watch(url, watch, as_json=as_json))
+        raise typer.BadParameter(
+            f"{watch:g}: expected {SHORTEST:g} seconds or more", param_hint="--watch"
+        )
+    whole = every or as_json or not on_terminal()
+
+    async def look(qc: QueueCraft) -> list[QueueInfo]:
+        infos = await qc.admin.queues()
+        if names:
+            for name in names:
+                if all(info.name != name for info in infos):
+                    await qc.admin.inspect(name)  # which says what may have been meant
+            wanted = {*names, *(f"{name}.dlq" for name in names)}
+            infos = [info for info in infos if info.name in wanted]
+        return [info for info in infos if whole or info.name in (names or ()) or not is_idle(info)]
+
+    async def work() -> None:
+        async with connected(url) as qc:
+            if watch is None:
+                _show(await look(qc), as_json=as_json)
+            else:
+                await watch_queues(partial(look, qc), watch, as_json=as_json)
+
+    run(work())
 
 
 def topology(*, url: Url = None, as_json: AsJson = False) -> None:
@@ -102,14 +118,6 @@ def topology(*, url: Url = None, as_json: AsJson = False) -> None:
         show(("queue", "consumer", "prefetch"), rows)
 
 
-# -- the list of queues ----------------------------------------------------------------------------
-
-
-async def _look(url: str | None) -> list[QueueInfo]:
-    async with connected(url) as qc:
-        return await qc.admin.queues()
-
-
 def _show(infos: Sequence[QueueInfo], *, as_json: bool) -> None:
     if as_json:
         for info in infos:
@@ -117,56 +125,4 @@ def _show(infos: Sequence[QueueInfo], *, as_json: bool) -> None:
     elif not infos and on_terminal():
         say("There are no queues yet; a worker declares its queue when it starts.", "dim")
     else:
-        show(COLUMNS, _rows(infos))
-
-
-async def _watch(url: str | None, every: float, *, as_json: bool) -> None:
-    async with connected(url) as qc:
-        if as_json or not on_terminal():
-            while True:
-                try:
-                    _show(await qc.admin.queues(), as_json=as_json)
-                    sys.stdout.flush()
-                except ConnectionLost as error:
-                    complain(sentence(error), label="connection lost")
-                await asyncio.sleep(every)
-        with Live(console=Console(), auto_refresh=False) as live:
-            while True:
-                caption = Text(f"{datetime.now(UTC):%H:%M:%S} UTC, every {every:g} s", "dim")
-                try:
-                    drawn = table(COLUMNS, _rows(await qc.admin.queues()))
-                except ConnectionLost as error:
-                    caption = Text(f"connection lost: {printable(sentence(error))}", "red")
-                    drawn = table(COLUMNS, [])
-                live.update(Group(drawn, caption), refresh=True)
-                await asyncio.sleep(every)
-
-
-def info_fields(info: QueueInfo) -> dict[str, object]:
-    """The state of a queue as JSON."""
-    return {
-        "name": info.name,
-        "ready": info.ready,
-        "in_flight": info.in_flight,
-        "delayed": info.delayed,
-        "dead": info.dead,
-        "consumers": info.consumers,
-        "oldest_age": info.oldest_age,
-        "rates": None if info.rates is None else dict(info.rates),
-    }
-
-
-def _rows(infos: Sequence[QueueInfo]) -> list[tuple[Cell, ...]]:
-    drawn = on_terminal()
-    return [
-        (
-            info.name,
-            info.ready,
-            info.in_flight,
-            info.delayed,
-            info.dead,
-            info.consumers,
-            spoken(info.oldest_age) if drawn and info.oldest_age is not None else info.oldest_age,
-        )
-        for info in infos
-    ]
+        show(COLUMNS, rows(infos))

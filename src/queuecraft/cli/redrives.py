@@ -20,8 +20,9 @@ Work: TypeAlias = Callable[[Callable[[Redrive], object]], Coroutine[Any, Any, Re
 """Moves messages, calling what it is given with how far it has come."""
 
 
-def carry_out(what: str, work: Work, *, dry_run: bool, as_json: bool) -> None:
-    """Do the work under a bar and tell how it ended, also when Ctrl-C or an outage ends it."""
+def carry_out(what: str, work: Work, *, dry_run: bool, as_json: bool, filtered: bool) -> None:
+    """Do the work under a bar and tell how it ended, also when Ctrl-C or an outage ends it. With
+    a filter, none chosen is a no."""
     state = Redrive(total=0, dry_run=dry_run)
     interrupted = False
     with progress(what) as draw:
@@ -42,7 +43,7 @@ def carry_out(what: str, work: Work, *, dry_run: bool, as_json: bool) -> None:
     _report(state, interrupted=interrupted, as_json=as_json)
     if interrupted:
         raise typer.Exit(ExitCode.INTERRUPTED)
-    if state.refused:
+    if state.refused or (filtered and not state.moved):
         raise typer.Exit(ExitCode.NO)
 
 
@@ -64,10 +65,12 @@ def _report(state: Redrive, *, interrupted: bool, as_json: bool) -> None:
         complain(error, label="refused")
     if state.refused > SHOWN:
         complain(f"{state.refused - SHOWN:,} more", label="refused")
-    counts = f"{state.moved:,} moved, {state.kept:,} not meant, {state.refused:,} refused"
-    if interrupted:
+    counts = f"{state.moved:,} moved, {state.kept:,} not chosen, {state.refused:,} refused"
+    if not interrupted and state.kept and state.kept == state.seen:
+        say(f"No message was chosen; {state.kept:,} stay where they are.", "yellow")
+    elif interrupted:
         say(f"Interrupted: {counts}; the rest is where it was.", "yellow")
     elif state.dry_run:
-        say(f"Dry run: {state.moved:,} would move, {state.kept:,} not meant, nothing was changed.")
+        say(f"Dry run: {state.moved:,} would move, {state.kept:,} not chosen, nothing was changed.")
     else:
         say(f"Done: {counts}.")

@@ -21,7 +21,7 @@ from queuecraft.cli.processes.application import Application, ApplicationError, 
 from queuecraft.cli.processes.banner import Banner
 from queuecraft.cli.processes.files import Files, source_of
 from queuecraft.cli.processes.health_port import HealthPort
-from queuecraft.cli.processes.life import CLEAN, FAILED, MISTAKEN, Life
+from queuecraft.cli.processes.life import CLEAN, MISTAKEN, Life
 from queuecraft.cli.processes.line import Hello
 from queuecraft.cli.processes.logs import LogFormat, LogLevel, write_log
 from queuecraft.cli.processes.stop import Stop, StoppedEarly
@@ -46,7 +46,9 @@ class Address:
         """`PORT`, or `HOST:PORT`."""
         host, _, port = text.rpartition(":")
         if not port.isdecimal() or not port.isascii() or int(port) > 65535:
-            raise typer.BadParameter("expected a port from 0 to 65535, or HOST:PORT")
+            raise typer.BadParameter(
+                "expected a port from 0 to 65535, or HOST:PORT", param_hint="--health-port"
+            )
         return cls(host.strip("[]") or "127.0.0.1", int(port))
 
 
@@ -58,7 +60,9 @@ def run(
             help="A QueueCraft, or a function that returns one, as in shop.app:qc.",
         ),
     ],
-    processes: Annotated[int, typer.Option(min=1, help="Worker processes side by side.")] = 1,
+    processes: Annotated[
+        int, typer.Option(min=1, metavar="COUNT", help="Processes side by side.")
+    ] = 1,
     worker: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="Run this worker alone; may be given several times."),
@@ -66,7 +70,9 @@ def run(
     reload: Annotated[bool, typer.Option("--reload", help="Restart when code changes.")] = False,
     reload_dir: Annotated[
         list[Path] | None,
-        typer.Option(exists=True, file_okay=False, help="Watch this directory too."),
+        typer.Option(
+            exists=True, file_okay=False, metavar="FOLDER", help="Watch this directory too."
+        ),
     ] = None,
     health_port: Annotated[
         str | None,
@@ -90,7 +96,7 @@ def run(
     """
     address = None if health_port is None else Address.parse(health_port)
     if reload_dir and not reload:
-        raise typer.BadParameter("--reload-dir needs --reload")
+        raise typer.BadParameter("--reload-dir needs --reload", param_hint="--reload-dir")
     task = Task(application, worker or [], processes, log_format, log_level)
     banner = Banner(processes=processes, reload=reload)
     try:
@@ -206,7 +212,7 @@ async def _health_port(
         await port.open()
     except OSError as error:
         log.error("%s", error.strerror)
-        raise typer.Exit(FAILED) from error
+        raise typer.Exit(MISTAKEN) from error
     try:
         yield port.url
     finally:

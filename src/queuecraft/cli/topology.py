@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
 import typer
 
+from queuecraft.app import QueueCraft
 from queuecraft.cli.broker import Url, connected, run
 from queuecraft.cli.completion import QueueName
 from queuecraft.cli.confirmation import Yes, confirm
-from queuecraft.cli.output import AsJson, say, say_json
+from queuecraft.cli.output import AsJson, note, say, say_json
 from queuecraft.cli.pairs import pairs
 from queuecraft.drivers.base import Exchange, QueueInfo
 from queuecraft.model.errors import ConfigError
@@ -77,12 +79,18 @@ def bind(
     patterns = events or []
     headers = pairs("--match", match)
 
-    async def work() -> None:
+    async def work() -> bool:
         async with connected(url) as qc:
+            known = {each.name for each in (await qc.admin.topology()).exchanges}
             await qc.admin.bind(queue, *patterns, exchange=exchange, headers=headers)
+            return exchange is not None and exchange not in known
 
-    run(work())
-    _told(as_json, f"Queue {queue!r} is bound{_to(patterns)}.", bound=queue, events=patterns)
+    made = run(work())
+    if made and not as_json:
+        note(f"there was no exchange {exchange!r}; it was made")
+    fields = {"exchange_made": made} if made else {}
+    text = f"Queue {queue!r} is bound{_to(patterns)}."
+    _told(as_json, text, bound=queue, events=patterns, **fields)
 
 
 def unbind(
@@ -101,13 +109,20 @@ def unbind(
     patterns = events or []
     headers = pairs("--match", match)
 
-    async def work() -> None:
+    async def work() -> list[str]:
         async with connected(url) as qc:
+            bound = await _patterns(qc, queue, exchange)
             await qc.admin.unbind(queue, *patterns, exchange=exchange, headers=headers)
+            left = await _patterns(qc, queue, exchange)
+            return list((bound - left).elements())
 
-    run(work())
-    text = f"Queue {queue!r} is not bound{_to(patterns)} any more."
-    _told(as_json, text, unbound=queue, events=patterns)
+    gone = run(work())
+    strange = [each for each in patterns if each not in gone]
+    if not as_json and strange:
+        note(f"queue {queue!r} was not bound{_to(strange)}")
+    if gone or as_json:
+        text = f"Queue {queue!r} is not bound{_to([each for each in patterns if each in gone])} any"
+        _told(as_json, f"{text} more.", unbound=queue, events=patterns, not_bound=strange)
 
 
 def purge(queue: QueueName, *, yes: Yes = False, url: Url = None, as_json: AsJson = False) -> None:
@@ -116,7 +131,8 @@ def purge(queue: QueueName, *, yes: Yes = False, url: Url = None, as_json: AsJso
     Example: queuecraft purge scratch --yes
     """
     info = run(_inspect(url, queue))
-    confirm(f"forget {_messages(info.ready)} in {queue!r} for good", yes=yes)
+    if info.ready != 0:
+        confirm(f"forget {_messages(info.ready)} in {queue!r} for good", yes=yes)
 
     async def work() -> int:
         async with connected(url) as qc:
@@ -132,15 +148,34 @@ def delete(queue: QueueName, *, yes: Yes = False, url: Url = None, as_json: AsJs
     Example: queuecraft delete scratch --yes
     """
     info = run(_inspect(url, queue))
+    if info.consumers and not as_json:
+        who = "a worker consumes" if info.consumers == 1 else f"{info.consumers} workers consume"
+        note(f"{who} from {queue!r}, and makes the queue again unless stopped first")
     held = [each for each in (info.ready, info.in_flight, info.delayed) if each is not None]
     confirm(f"delete {queue!r} with {_messages(sum(held) if held else None)} for good", yes=yes)
 
-    async def work() -> None:
+    async def work() -> QueueInfo | None:
         async with connected(url) as qc:
             await qc.admin.delete(queue)
+            letters = f"{queue}.dlq"
+            return next((each for each in await qc.admin.queues() if each.name == letters), None)
 
-    run(work())
+    letters = run(work())
     _told(as_json, f"Deleted {queue!r}.", deleted=queue)
+    if letters is not None and not as_json:
+        kept = f"with {_messages(letters.ready)}" if letters.ready else "empty"
+        note(f"{letters.name!r} is still there, {kept}; queuecraft delete {letters.name}")
+
+
+async def _patterns(qc: QueueCraft, queue: str, exchange: str | None) -> Counter[str]:
+    """What a queue is bound to by an exchange, and how often: headers may tell two apart."""
+    name = exchange or qc.settings.exchange
+    bindings = (await qc.admin.topology()).bindings
+    return Counter(
+        binding.pattern
+        for binding, bound in bindings
+        if bound == queue and binding.exchange.name == name
+    )
 
 
 async def _inspect(url: str | None, queue: str) -> QueueInfo:

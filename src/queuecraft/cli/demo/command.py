@@ -7,16 +7,15 @@ import logging
 import shutil
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from queuecraft import QueueCraft
@@ -33,8 +32,12 @@ SAY = 2.0  # seconds between two lines where nobody watches
 
 def demo(
     *,
-    orders: Annotated[int, typer.Option(min=10, help="How many orders come in.")] = 240,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Over how long a time.")] = 18.0,
+    orders: Annotated[
+        int, typer.Option(min=10, metavar="COUNT", help="How many orders come in.")
+    ] = 240,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="Over how long a time.")
+    ] = 18.0,
     serve: Annotated[bool, typer.Option("--serve", help="Go on until Ctrl-C.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the database.")] = False,
 ) -> None:
@@ -47,20 +50,25 @@ def demo(
     with _folder(keep=keep) as folder:
         url = f"local://{quote(str(folder / 'shop.db'))}"
         told = asyncio.run(_tell(console, url, None if serve else orders, orders / seconds))
-    if told is None:
-        console.print("The shop is closed." if serve else "Stopped before the story was over.")
-        raise typer.Exit(ExitCode.DONE if serve else ExitCode.INTERRUPTED)
     story, sums = told
     _sum_up(console, story, sums)
+    if sums is None:
+        console.print("Stopped before the story was over.")
+        raise typer.Exit(ExitCode.INTERRUPTED)
     if not all(each.right for each in sums):
         console.print("[bold red]Something was lost. Please report this.[/]")
         raise typer.Exit(ExitCode.NO)
-    _point_on(console, url if keep else None)
+    if serve:
+        console.print("\n[bold green]Nothing was lost.[/] The shop is closed.")
+    else:
+        console.print("\n[bold green]Nothing was lost.[/] What to try next:")
+        _point_on(console, url if keep else None)
 
 
 @contextmanager
 def _folder(*, keep: bool) -> Generator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="queuecraft-demo-"))
+    # Short, so that a command with its name in it fits a line.
+    folder = Path(tempfile.mkdtemp(prefix="qc-"))
     try:
         yield folder
     finally:
@@ -70,8 +78,8 @@ def _folder(*, keep: bool) -> Generator[Path]:
 
 async def _tell(
     console: Console, url: str, total: int | None, rate: float
-) -> tuple[Story, list[Sum]] | None:
-    """The whole story and its sums; None if somebody put an end to it."""
+) -> tuple[Story, list[Sum] | None]:
+    """The whole story and its sums; no sums if somebody put an end to it."""
     silent = logging.getLogger("queuecraft.demo")
     silent.setLevel(logging.CRITICAL)  # what fails is part of the story, and shown by it
     qc = QueueCraft(url, logger=silent, shutdown_timeout=5)
@@ -83,25 +91,38 @@ async def _tell(
                 await worker.start()
             story = Story(small_shop, total, rate)
             show = _show_live if on_terminal() else _show_plainly
-            telling = asyncio.ensure_future(story.tell())
             showing = asyncio.ensure_future(show(console, story, url))
-            asked = asyncio.ensure_future(signals.asked.wait())
-            tasks = (telling, showing, asked)
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-            for task in (telling, showing):
-                error = None if task.cancelled() else task.exception()
-                if error is not None and not isinstance(error, TimeoutError):
-                    raise error
-            if telling.cancelled():
-                return None
-            return story, story.sums(await story.left())
+            try:
+                over = await _first(story.tell(), signals.asked.wait(), showing)
+                if not over and total is None:
+                    over = await _first(story.close(), signals.forced.wait(), showing)
+            finally:
+                showing.cancel()
+                await asyncio.wait([showing])
+            return story, story.sums(await story.left()) if over else None
+
+
+async def _first(
+    telling: Coroutine[Any, Any, None],
+    asked: Coroutine[Any, Any, bool],
+    showing: asyncio.Future[None],
+) -> bool:
+    """Whether the story came to its end before somebody asked to stop; in both cases nothing of
+    it goes on. Orders that do not come home in time are an end as well: the sums tell."""
+    told, stopped = asyncio.ensure_future(telling), asyncio.ensure_future(asked)
+    await asyncio.wait((told, stopped, showing), return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()
+    stopped.cancel()
+    await asyncio.wait((told, stopped))
+    for each in (told, showing):
+        error = each.exception() if each.done() and not each.cancelled() else None
+        if error is not None and not isinstance(error, TimeoutError):
+            raise error
+    return not told.cancelled()
 
 
 async def _show_live(console: Console, story: Story, url: str) -> None:
-    scene = Scene(story, url)
+    scene = Scene(story, url, _watch_command(url) if story.total is None else "")
     with Live(scene, console=console, screen=True, auto_refresh=False) as live:
         while True:
             scene.update(await story.shop.qc.admin.queues())
@@ -112,7 +133,7 @@ async def _show_live(console: Console, story: Story, url: str) -> None:
 async def _show_plainly(console: Console, story: Story, url: str) -> None:
     console.print(f"QueueCraft: a small shop on {url}", soft_wrap=True)
     if story.total is None:
-        console.print(f"look from another shell: queuecraft queues --url {url}", soft_wrap=True)
+        console.print(f"look from another shell: {_watch_command(url)}", soft_wrap=True)
     told, said = "", 0.0
     while True:
         if told != story.chapter:
@@ -124,6 +145,10 @@ async def _show_plainly(console: Console, story: Story, url: str) -> None:
         await asyncio.sleep(LOOK)
 
 
+def _watch_command(url: str) -> str:
+    return f"{_command()} queues --watch 1 --url {url}"
+
+
 def _progress(story: Story) -> str:
     done = story.shop
     return (
@@ -133,36 +158,38 @@ def _progress(story: Story) -> str:
     )
 
 
-def _sum_up(console: Console, story: Story, sums: list[Sum]) -> None:
+def _sum_up(console: Console, story: Story, sums: list[Sum] | None) -> None:
     console.print(
         f"\n[bold]{len(story.placed)} orders in {story.seconds:.0f} s[/]: "
         f"{sum(story.handled.values())} messages handled, {story.retried} tried again, "
         f"{story.dead_lettered} kept as dead letters, {story.redriven} sent back",
-        soft_wrap=True,
+        soft_wrap=not on_terminal(),  # in a pipe a line stays a line
     )
-    table = Table.grid(padding=(0, 2))
-    for each in sums:
+    for each in sums or ():
         sign = Text("✓", "green") if each.right else Text("✗", "bold red")
-        expected = "" if each.right else f"expected {each.expected:,.2f}".removesuffix(".00")
-        table.add_row(sign, each.what, f"{each.found:,.2f}".removesuffix(".00"), expected)
-    console.print(table)
+        found = f"{each.found:,.2f}".removesuffix(".00")
+        expected = "" if each.right else f"  expected {each.expected:,.2f}".removesuffix(".00")
+        console.print(sign + Text(f" {each.what:<24}{found:>9}{expected}"), soft_wrap=True)
 
 
 def _point_on(console: Console, url: str | None) -> None:
     queuecraft = _command()
-    console.print("\n[bold green]Nothing was lost.[/] What to try next:")
     lines = [
         (f"{queuecraft} demo --serve", "goes on, to be watched from another shell"),
         (f"{queuecraft} demo --keep", "keeps the database, to look into"),
+        (_short(Path(shop.__file__)), "the shop itself, to copy from"),
     ]
     if url is not None:
         lines = [
             (f"{queuecraft} queues --url {url}", ""),
             (f"{queuecraft} topology --url {url}", ""),
             (f"QUEUECRAFT_URL={url} {queuecraft} run queuecraft.cli.demo.shop:open_shop", ""),
+            (_short(Path(shop.__file__)), ""),
         ]
-    for command, what in (*lines, (_short(Path(shop.__file__)), "the shop itself, to copy from")):
-        console.print(Text.assemble("  ", (command, "cyan"), f"  {what}".rstrip()), soft_wrap=True)
+    width = max(len(command) for command, _ in lines)
+    for command, what in lines:
+        told = Text.assemble("  ", (f"{command:<{width}}" if what else command, "cyan"))
+        console.print(told + Text(f"  {what}" if what else ""), soft_wrap=True)
 
 
 def _command() -> str:

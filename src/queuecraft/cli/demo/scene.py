@@ -6,9 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from time import monotonic
 
-from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.panel import Panel
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -19,9 +18,10 @@ from queuecraft.observers.log import printable
 BLOCKS = " ▁▂▃▄▅▆▇█"
 BUCKET = 0.5  # seconds of one block in a sparkline
 BUCKETS = 24
-STYLES = {"handled": "green", "retry": "yellow", "dead": "bold red", "redrive": "bold magenta"}
+STYLES = {"retry": "yellow", "dead": "bold red", "redrive": "bold magenta"}
 QUEUES = ("billing", "stock", "mail", "audit")
-FRAME = 14  # lines taken by everything but the happenings
+FRAME = 13  # lines taken by everything but the happenings
+NARROW = 66  # columns; below that only the most important numbers
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -57,11 +57,13 @@ class Pace:
 
 
 class Scene:
-    """The whole picture; `update` gives it the numbers, rich draws it."""
+    """The whole picture; `update` gives it the numbers, rich draws it. `hint` is a command for
+    another shell: never cut, because somebody will copy it."""
 
-    def __init__(self, story: Story, url: str) -> None:
+    def __init__(self, story: Story, url: str, hint: str = "") -> None:
         self._story = story
         self._url = url
+        self._hint = hint
         self._infos: dict[str, QueueInfo] = {}
         self._paces = {name: Pace() for name in QUEUES}
 
@@ -72,81 +74,91 @@ class Scene:
             pace.look(self._story.handled[name])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        width, room = options.max_width, max(3, options.max_height - FRAME)
-        yield Group(self._head(width), self._queues(width), self._happenings(room), self._foot())
+        width = options.max_width
+        hint = [Text(self._hint[at : at + width]) for at in range(0, len(self._hint), width)]
+        if hint:
+            hint.insert(0, Text("look from another shell:", "dim"))
+        room = options.max_height - FRAME - len(hint)
+        parts: list[RenderableType] = [*hint, self._head(width), self._queues(width)]
+        if room > 0:
+            parts.append(self._happenings(room))
+        yield Group(*parts, Text("Ctrl-C ends it", "dim"))
 
     def _head(self, width: int) -> Table:
         story = self._story
         chapter = f"● {story.chapter}"
         if story.redrive is not None:
             chapter += f" ({story.redrive.moved} of {story.redrive.total})"
+        title = Text.assemble(("QueueCraft", "bold cyan"), "  a small shop")
+        if not self._hint:
+            title.append_text(Text.assemble(" on ", (self._url, "dim")))
         head = Table.grid(expand=True)
-        head.add_column(ratio=1, no_wrap=True)
+        head.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
         head.add_column(justify="right", no_wrap=True)
-        head.add_row(
-            Text.assemble(("QueueCraft", "bold cyan"), "  a small shop on ", (self._url, "dim")),
-            Text(f"{story.seconds:.0f} s", "dim"),
-        )
+        head.add_row(title, Text(f" {story.seconds:.0f} s", "dim"))
         down = story.shop.bank.moon_is_down
         head.add_row(Text(chapter, "bold red" if down else "bold green"), "")
-        head.add_row(self._progress(min(20, max(6, (width - 58) // 2))), "")
+        head.add_row(self._progress(width), "")
         return head
 
-    def _progress(self, bar: int) -> Table:
+    def _progress(self, width: int) -> Text:
         story = self._story
         placed, home = len(story.placed), len(story.shop.bank.charged)
-        total = story.total or max(placed, 1)
-        grid = Table.grid(padding=(0, 1))
-        grid.add_row(
-            "placed",
-            ProgressBar(total=total, completed=placed, width=bar, complete_style="cyan"),
-            Text(f"{placed:<4}", "bold cyan"),
-            "home",
-            ProgressBar(total=total, completed=home, width=bar, complete_style="green"),
-            Text(f"{home:<4}", "bold green"),
-            Text(f"retries {story.retried} ", "yellow"),
-            Text(f"dead {story.dead_lettered - story.redriven} ", "red"),
-            Text(f"sent back {story.redriven}", "magenta"),
+        dead = sum(info.dead or 0 for info in self._infos.values())  # as the table says
+        total, bar = story.total, min(20, (width - 62) // 2)
+        if total is None or bar < 6:  # where there is no end, or no room, there is no bar
+            bar, total = 0, None
+        return Text("  ").join(
+            [
+                _counter("placed", placed, total, bar, "cyan"),
+                _counter("home", home, total, bar, "green"),
+                Text(f"retries {story.retried}", "yellow"),
+                Text(f"dead {dead}", "red"),
+                Text(f"sent back {story.redriven}", "magenta"),
+            ]
         )
-        return grid
 
     def _queues(self, width: int) -> Panel:
-        buckets = min(BUCKETS, max(6, width - 64))
+        buckets = min(BUCKETS, width - 64)
+        names = ["ready", "in flight", "delayed", "dead", "handled", "/s"]
+        if width < NARROW:
+            names = ["ready", "dead", "handled"]
         table = Table(box=None, expand=True, pad_edge=False, header_style="dim")
         table.add_column("queue", no_wrap=True, min_width=7)
-        for name in ("ready", "in flight", "delayed", "dead", "handled", "/s"):
+        for name in names:
             table.add_column(name, justify="right", no_wrap=True, min_width=len(name))
-        table.add_column(f"last {buckets * BUCKET:.0f} s", no_wrap=True, min_width=buckets)
+        if buckets >= 6:
+            table.add_column(f"last {buckets * BUCKET:.0f} s", no_wrap=True, min_width=buckets)
         for name, pace in self._paces.items():
             info = self._infos.get(name, QueueInfo(name=name))
-            table.add_row(
-                Text(name, "bold"),
-                _number(info.ready),
-                _number(info.in_flight),
-                Text(_number(info.delayed), "yellow" if info.delayed else ""),
-                Text(_number(info.dead), "bold red" if info.dead else ""),
-                str(self._story.handled[name]),
-                f"{pace.now:.1f}",
-                Text(sparkline(list(pace.history)[-buckets:]), "cyan"),
-            )
+            cells = {
+                "ready": Text(_number(info.ready)),
+                "in flight": Text(_number(info.in_flight)),
+                "delayed": Text(_number(info.delayed), "yellow" if info.delayed else ""),
+                "dead": Text(_number(info.dead), "bold red" if info.dead else ""),
+                "handled": Text(str(self._story.handled[name])),
+                "/s": Text(f"{pace.now:.1f}"),
+            }
+            row = [Text(name, "bold"), *(cells[each] for each in names)]
+            if buckets >= 6:
+                row.append(Text(sparkline(list(pace.history)[-buckets:]), "cyan"))
+            table.add_row(*row)
         return Panel(table, title="queues", title_align="left", border_style="dim")
 
     def _happenings(self, room: int) -> Panel:
         lines = [_line(each) for each in list(self._story.recent)[-room:]]
         lines += [Text("")] * (room - len(lines))
         body = Text("\n", no_wrap=True, overflow="ellipsis").join(lines)
-        return Panel(body, title="what happens", title_align="left", border_style="dim")
+        return Panel(body, title="what goes wrong", title_align="left", border_style="dim")
 
-    def _foot(self) -> Text:
-        if self._story.total is None:
-            return Text.assemble(
-                ("from another shell: ", "dim"),
-                f"queuecraft queues --watch 1 --url {self._url}",
-                ("   Ctrl-C ends", "dim"),
-                no_wrap=True,
-                overflow="ellipsis",
-            )
-        return Text("Ctrl-C ends it early", "dim")
+
+def _counter(name: str, count: int, total: int | None, bar: int, colour: str) -> Text:
+    """A name, a bar where there is a total, and the count."""
+    told = Text(f"{name} ")
+    if total is not None:
+        full = min(bar, round(bar * count / max(1, total)))
+        told.append("━" * full, colour).append("━" * (bar - full) + " ", "dim")
+    return told.append(f"{count:<4}" if bar else str(count), f"bold {colour}")
 
 
 def _number(value: int | None) -> str:

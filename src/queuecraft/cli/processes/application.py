@@ -92,10 +92,22 @@ class Application:
                 worker.build()
             workers = _chosen(reference, qc.workers, names)
             for worker in workers:
-                worker.check_processes(processes)
+                _check_processes(reference, worker, processes, alone=len(workers) == 1)
         except ConfigError as error:
             raise ApplicationError(f"{reference} cannot run: {error}") from error
         return cls(qc, workers)
+
+
+def _check_processes(reference: Reference, worker: Worker, processes: int, *, alone: bool) -> None:
+    try:
+        worker.check_processes(processes)
+    except ConfigError as error:
+        if alone or "ordering='key'" not in error.message:
+            raise
+        raise ConfigError(
+            f"{error.message}; or give it a run of its own: "
+            f"queuecraft run {reference} --worker {worker.queue_name}"
+        ) from error
 
 
 def _is_file(module: str) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import Any
 
+from queuecraft.cli.exits import sentence
 from queuecraft.cli.processes.application import Application
 from queuecraft.cli.processes.line import ChildEnd, Hello, State
 from queuecraft.cli.processes.stop import Stop
@@ -15,6 +16,7 @@ from queuecraft.model.masking import masked
 CLEAN, FAILED, MISTAKEN, UNREACHABLE = 0, 1, 2, 3
 """How a process ends, as its exit code."""
 
+SOON, LATER = 0.5, 10.0  # seconds until it says what is still at work, and says it again
 TELLING = 1.0  # seconds between two reports to a supervisor
 
 
@@ -53,12 +55,46 @@ class Life:
         code = self._judge(working)
         deadline = loop.time() + self._qc.settings.shutdown_timeout
         leaving = asyncio.ensure_future(self._qc.shutdown())
-        await _first(leaving, self._stop.forced.wait())
+        held = await self._wait_for(leaving, deadline)
         if not leaving.done():
             await asyncio.gather(*(worker.stop(drain=False) for worker in self._workers))
         await leaving
-        in_time = loop.time() < deadline and not self._stop.forced.is_set()
-        return code if in_time else FAILED
+        if self._stop.forced.is_set():
+            return FAILED
+        if loop.time() < deadline:
+            return code
+        if held:
+            self._log.warning(
+                "%g s were not enough: %s back and will be delivered again",
+                self._qc.settings.shutdown_timeout,
+                "1 message goes" if held == 1 else f"{held} messages go",
+            )
+        return FAILED
+
+    async def _wait_for(self, leaving: asyncio.Future[None], deadline: float) -> int:
+        """Until everything is finished, or nobody wants to wait any longer; meanwhile says how
+        much is left, as nothing else would. How much it was in the end."""
+        loop = asyncio.get_running_loop()
+        forced = asyncio.ensure_future(self._stop.forced.wait())
+        held, pause = 0, SOON
+        try:
+            while not leaving.done() and not forced.done():
+                await asyncio.wait(
+                    (leaving, forced), timeout=pause, return_when=asyncio.FIRST_COMPLETED
+                )
+                now = sum(worker.in_flight for worker in self._workers)
+                left = deadline - loop.time()
+                held = now or held
+                if now and left >= 1 and not leaving.done() and not forced.done():
+                    self._log.info(
+                        "%s still at work, at most %.0f s; Ctrl-C again stops at once",
+                        "1 handler" if now == 1 else f"{now} handlers",
+                        left,
+                    )
+                    pause = LATER
+        finally:
+            forced.cancel()
+        return held
 
     async def live_supervised(self, fd: int) -> int:
         """The same, at the other end of a supervisor's line."""
@@ -93,7 +129,7 @@ class Life:
         if not isinstance(error, QueueError):
             self._log.error("the workers failed", exc_info=error)
             return FAILED
-        self._log.error("%s", error)
+        self._log.error("%s", sentence(error))
         if isinstance(error, ConnectionLost):
             return UNREACHABLE
         return MISTAKEN if isinstance(error, ConfigError) else FAILED

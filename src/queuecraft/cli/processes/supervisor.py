@@ -9,7 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from queuecraft.cli.processes.child import Child
@@ -30,6 +30,7 @@ class Slot:
     number: int
     child: Child | None = None
     died_young: int = 0
+    renewed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def empty(self) -> bool:
@@ -189,8 +190,12 @@ class Supervisor:
         if self._files is not None and hopeless:
             self._log.error("%s; waiting for a change", child.epitaph)
             await self._either(changed)
-        elif code == MISTAKEN and not self._children:
+        elif code == MISTAKEN and not any(each.started for each in self._children):
             self._give_up(code, f"{child.epitaph}; the application cannot run as it is")
+        elif code == MISTAKEN:  # the others go on with the code they have
+            self._log.error("%s; it is not started again before SIGHUP", child.epitaph)
+            slot.renewed.clear()
+            await self._either(slot.renewed)
         else:
             await self._rest(slot, code, child.epitaph, changed)
 
@@ -254,6 +259,7 @@ class Supervisor:
                     self._log.error("%s; the others stay as they are", fresh.epitaph)
                 return False
             old, slot.child = slot.child, fresh
+            slot.renewed.set()
             if old is not None:
                 old.dismiss()
                 await asyncio.wait([old.ended])
