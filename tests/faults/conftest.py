@@ -20,7 +20,7 @@ def broker(tmp_path: Path) -> Broker:
     (tmp_path / "broker").mkdir()
     return Broker(
         f"local://{tmp_path}/broker/queue.db",
-        brisk={f"{_LOCAL}.driver:POLL": 0.05, f"{_LOCAL}.contents:SLACK": -1},
+        brisk={f"{_LOCAL}.driver:POLL": 0.05},
         short_lease={
             f"{_LOCAL}.pulse:LEASE": 0.8,
             f"{_LOCAL}.pulse:BEAT": 0.1,

@@ -59,6 +59,7 @@ async def burying(scene: Scene, point: str) -> None:
     async with Survivors(scene, idle=True) as survivors:
         before = scene.worker()
         await scene.busy(before)
+        await survivors.rest()  # whoever looks at the queue would see to it first
         scene.kill(before)
         await scene.dies(_worker(scene, point))
         await survivors.work()
@@ -134,8 +135,6 @@ DEATHS: Final[Mapping[Death, tuple[str, ...]]] = {
         "due.after_commit",
         "renew.before_commit",
         "renew.after_commit",
-        "shrink.before_commit",
-        "shrink.after_commit",
     ),
     stopping: (
         "release.before_commit",

@@ -16,10 +16,12 @@ from queuecraft.drivers.rabbitmq.frames import (
     NACK,
     OVERHEAD,
     RETURN,
+    ROUTES,
     Properties,
     content,
     publish,
     read_properties,
+    read_returned,
     read_tag,
 )
 from queuecraft.drivers.rabbitmq.wire import Wire
@@ -28,20 +30,22 @@ Parcel: TypeAlias = tuple[str, str, Properties, bytes]
 """Exchange, routing key, properties and body of a message."""
 
 OPEN, TAKEN, REFUSED, RETURNED = range(4)
-ROUTES: Final = 1024  # ways whose first frame is remembered
+_RETURNING: Final = 4  # the broker has sent it back, and is about to confirm that
 
 
 class Flight:
     """Messages sent together. `states` says of each whether it is taken, refused, or could not be
-    routed; those still open when the channel is lost stay so."""
+    routed; those still open when the channel is lost stay so. What AMQP cannot carry is refused
+    without being sent; `unfit` says why."""
 
-    __slots__ = ("done", "error", "first", "ids", "left", "states")
+    __slots__ = ("done", "error", "first", "left", "parcels", "states", "unfit")
 
-    def __init__(self, first: int, ids: list[str | None]) -> None:
+    def __init__(self, first: int, parcels: Sequence[Parcel]) -> None:
         self.first = first
-        self.ids = ids
-        self.left = len(ids)
-        self.states = bytearray(len(ids))
+        self.parcels = parcels
+        self.left = len(parcels)
+        self.states = bytearray(len(parcels))
+        self.unfit: dict[int, ValueError] = {}
         self.error: ConnectionLost | None = None
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -53,7 +57,7 @@ class Flight:
             if before == OPEN:
                 states[at] = state
                 self.left -= 1
-            elif before == RETURNED + 1:  # the confirm that follows a return
+            elif before == _RETURNING:
                 states[at] = RETURNED
                 self.left -= 1
         if not self.left and not self.done.done():
@@ -68,7 +72,7 @@ class Publishing(Channel):
         self._next = 1
         self._flights: deque[Flight] = deque()
         self._routes: dict[tuple[str, str], bytes] = {}
-        self._returned: bytes | None = None
+        self._returned: tuple[str, str] | None = None  # exchange and routing key
         self._missing = 0  # bytes of the body of what is returned
 
     async def open(self) -> None:
@@ -83,20 +87,32 @@ class Publishing(Channel):
         most = self.wire.frame_max - OVERHEAD
         out: list[bytes] = []
         routes, number = self._routes, self.number
-        for exchange, routing_key, properties, body in parcels:
-            route = routes.get((exchange, routing_key))
-            if route is None:
-                route = publish(number, exchange, routing_key)
-                if len(routes) >= ROUTES:
-                    routes.clear()
-                routes[exchange, routing_key] = route
+        unfit: dict[int, ValueError] = {}
+        for at, (exchange, routing_key, properties, body) in enumerate(parcels):
+            try:
+                route = routes.get((exchange, routing_key))
+                if route is None:
+                    route = publish(number, exchange, routing_key)
+                    if len(routes) >= ROUTES:
+                        routes.clear()
+                    routes[exchange, routing_key] = route
+                rest = content(number, properties, body, most)
+            except ValueError as error:  # one that cannot travel must not keep the others back
+                unfit[at] = error
+                continue
             out.append(route)
-            out += content(number, properties, body, most)
-        flight = Flight(self._next, [properties.message_id for _, _, properties, _ in parcels])
-        self._next += len(parcels)
-        self._flights.append(flight)
-        self.wire.write(b"".join(out))
-        await flight.done
+            out += rest
+        if unfit:
+            parcels = [each for at, each in enumerate(parcels) if at not in unfit]
+        flight = Flight(self._next, parcels)
+        if parcels:
+            self._next += len(parcels)
+            self._flights.append(flight)
+            self.wire.write(b"".join(out))
+            await flight.done
+        for at in unfit:
+            flight.states.insert(at, REFUSED)
+        flight.unfit = unfit
         return flight
 
     # -- what the connection calls -------------------------------------------------------------
@@ -106,7 +122,7 @@ class Publishing(Channel):
             tag, flags = read_tag(payload)
             self._on_confirm(tag, TAKEN if code == ACK else REFUSED, multiple=bool(flags & 1))
         elif code == RETURN:
-            self._returned = payload
+            self._returned = read_returned(payload)
         else:
             return False
         return True
@@ -114,7 +130,7 @@ class Publishing(Channel):
     def on_header(self, payload: bytes) -> None:
         if self._returned is not None:
             self._missing, properties = read_properties(payload)
-            self._on_return(properties.message_id)
+            self._on_return(*self._returned, properties.message_id)
             if not self._missing:
                 self._returned = None
 
@@ -128,6 +144,7 @@ class Publishing(Channel):
         while self._flights:
             flight = self._flights.popleft()
             flight.error = error
+            flight.states = flight.states.replace(b"%c" % _RETURNING, b"%c" % RETURNED)
             if not flight.done.done():
                 flight.done.set_result(None)
 
@@ -147,11 +164,17 @@ class Publishing(Channel):
         while flights and not flights[0].left:
             flights.popleft()
 
-    def _on_return(self, message_id: str | None) -> None:
+    def _on_return(self, exchange: str, routing_key: str, message_id: str | None) -> None:
         """It could not be routed; its confirm is still to come. Returns come in the order of
-        publishing, so it is the first of that id that is open."""
+        publishing, so it is the first open one of that id that went that way: the retries of two
+        queues have the same id."""
         for flight in self._flights:
-            for at, known in enumerate(flight.ids):
-                if known == message_id and flight.states[at] == OPEN:
-                    flight.states[at] = RETURNED + 1
+            for at, (its_exchange, its_key, properties, _) in enumerate(flight.parcels):
+                if (
+                    properties.message_id == message_id
+                    and its_key == routing_key
+                    and its_exchange == exchange
+                    and flight.states[at] == OPEN
+                ):
+                    flight.states[at] = _RETURNING
                     return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections import deque
 from collections.abc import Sequence
 
@@ -14,11 +15,13 @@ from queuecraft.drivers.rabbitmq.channel import Channel
 from queuecraft.drivers.rabbitmq.fields import Malformed
 from queuecraft.drivers.rabbitmq.frames import (
     DELIVER,
+    ROUTES,
+    TAG,
     Properties,
     ack,
     give_back,
     read_properties,
-    read_short,
+    read_route,
 )
 from queuecraft.drivers.rabbitmq.methods import Consume
 from queuecraft.drivers.rabbitmq.wire import Wire
@@ -44,8 +47,9 @@ class Consuming(Channel):
         self._unsettled: dict[int, None] = {}  # tags, in order
         self._cancelled = False
         self._expected: asyncio.Future[None] | None = None
-        self._method: tuple[int, bool, str, str] | None = None
-        self._properties = Properties()
+        self._routes: dict[bytes, tuple[str, str]] = {}
+        self._method: tuple[int, bool, tuple[str, str]] | None = None
+        self._properties: Properties | None = None
         self._missing = 0
         self._pieces: list[bytes] = []
 
@@ -67,11 +71,9 @@ class Consuming(Channel):
     async def arrived_more(self) -> None:
         """Wait until there is one more, or nothing more can come."""
         if self.lost is None and not self._cancelled:
-            self._expected = asyncio.get_running_loop().create_future()
-            try:
-                await self._expected
-            finally:
-                self._expected = None
+            if self._expected is None or self._expected.done():
+                self._expected = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._expected)
 
     def check_open(self) -> None:
         """Raise if nothing can be settled any more."""
@@ -89,53 +91,61 @@ class Consuming(Channel):
 
     def ack(self, tags: Sequence[int]) -> None:
         """Forget these: all up to the first that is not settled in one go, the rest one by one."""
-        unsettled = self._unsettled
-        for tag in tags:
-            unsettled.pop(tag, None)
+        tags = self._settled(tags)
         out: list[bytes] = []
-        oldest = next(iter(unsettled), None)
-        before = [tag for tag in tags if oldest is None or tag < oldest]
+        oldest = next(iter(self._unsettled), None)
+        before = tags if oldest is None else [tag for tag in tags if tag < oldest]
         if before:
             out.append(ack(self.number, max(before), multiple=True))
-        if len(before) < len(tags):
-            out += [ack(self.number, tag, multiple=False) for tag in tags if tag not in set(before)]
-        self.wire.write(b"".join(out))
+        if oldest is not None and len(before) < len(tags):
+            out += [ack(self.number, tag, multiple=False) for tag in tags if tag > oldest]
+        if out:
+            self.wire.write(b"".join(out))
 
     def give_back(self, tags: Sequence[int]) -> None:
         """Put these back into their queue, each in its place."""
-        for tag in tags:
-            self._unsettled.pop(tag, None)
-        self.wire.write(b"".join(give_back(self.number, tag) for tag in sorted(tags)))
+        tags = self._settled(tags)
+        if tags:
+            self.wire.write(b"".join(give_back(self.number, tag) for tag in sorted(tags)))
 
     # -- what the connection calls -------------------------------------------------------------
 
     def hear(self, code: int, payload: bytes) -> bool:
         if code != DELIVER:
             return False
+        if self._method is not None:
+            raise Malformed("a delivery within a delivery")
         try:
             at = 5 + payload[4]  # past the consumer tag: there is but one
-            tag = int.from_bytes(payload[at : at + 8], "big")
-            redelivered = bool(payload[at + 8] & 1)
-            exchange, at = read_short(payload, at + 9)
-            routing_key, at = read_short(payload, at)
-        except IndexError as error:
+            tag, flags = TAG.unpack_from(payload, at)
+        except (IndexError, struct.error) as error:
             raise Malformed("a delivery that does not end") from error
-        self._method = tag, redelivered, exchange, routing_key
+        told = payload[at + 9 :]
+        route = self._routes.get(told)
+        if route is None:
+            route = read_route(told)
+            if len(self._routes) >= ROUTES:
+                self._routes.clear()
+            self._routes[told] = route
+        self._method = tag, flags & 1 != 0, route
         return True
 
     def on_header(self, payload: bytes) -> None:
+        if self._method is None or self._properties is not None:
+            raise Malformed("a header that belongs to nothing")
         self._missing, self._properties = read_properties(payload)
-        self._pieces = []
         if not self._missing:
             self._complete(b"")
 
     def on_body(self, payload: bytes) -> None:
         self._missing -= len(payload)
-        if self._missing:
+        if self._missing > 0:
             self._pieces.append(payload)
         elif self._pieces:
             self._pieces.append(payload)
-            self._complete(b"".join(self._pieces))
+            body = b"".join(self._pieces)
+            self._pieces.clear()
+            self._complete(body)
         else:
             self._complete(payload)
 
@@ -152,15 +162,19 @@ class Consuming(Channel):
     # -- inside --------------------------------------------------------------------------------
 
     def _complete(self, body: bytes) -> None:
-        if self._method is None or self._missing < 0:
+        properties = self._properties
+        if self._method is None or properties is None or self._missing < 0:
             raise Malformed("a body that belongs to nothing")
-        tag, redelivered, exchange, routing_key = self._method
-        self._method = None
+        tag, redelivered, (exchange, routing_key) = self._method
+        self._method = self._properties = None
         self._unsettled[tag] = None
-        self.arrivals.append(
-            Arrival(tag, redelivered, exchange, routing_key, self._properties, body)
-        )
+        self.arrivals.append(Arrival(tag, redelivered, exchange, routing_key, properties, body))
         self._tell()
+
+    def _settled(self, tags: Sequence[int]) -> list[int]:
+        """Those of the tags that were not settled before: to settle one twice costs the channel."""
+        settle = self._unsettled.pop
+        return [tag for tag in tags if settle(tag, tag) is None]
 
     def _tell(self) -> None:
         if self._expected is not None and not self._expected.done():

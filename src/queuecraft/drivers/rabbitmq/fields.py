@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import isfinite
 from struct import Struct
 from typing import Any, Final
 
-DEEPEST: Final = 32  # tables within tables; the broker itself allows no more
+DEEPEST: Final = 32  # tables within tables: the broker has no limit, and what is deeper stays bytes
 _LONG: Final = Struct(">q")
 _DOUBLE: Final = Struct(">d")
 _SIZE: Final = Struct(">I")
+LENIENT: Final = "ignore"  # the broker lets pass what is no UTF-8; "replace" would make it longer
 _NAMES: Final = 1024  # header names whose encoding is remembered
 
 _short_names: dict[str, bytes] = {}
@@ -64,9 +66,12 @@ def pack_value(value: Any) -> bytes:
             raise ValueError(f"{value} does not fit into 64 bits")
         return b"l" + _LONG.pack(value)
     if isinstance(value, float):
+        if not isfinite(value):  # RabbitMQ breaks on it, and cuts the connection
+            raise ValueError(f"a header cannot be {value}")
         return b"d" + _DOUBLE.pack(value)
     if isinstance(value, bytes | bytearray | memoryview):
-        return b"x" + _SIZE.pack(len(value)) + bytes(value)
+        data = bytes(value)
+        return b"x" + _SIZE.pack(len(data)) + data
     if value is None:
         return b"V"
     if isinstance(value, Mapping):
@@ -78,16 +83,17 @@ def pack_value(value: Any) -> bytes:
 
 
 def read_table(data: bytes, at: int, depth: int = 0) -> tuple[dict[str, Any], int]:
-    """The table that starts here, and where what follows it starts."""
+    """The table that starts here, and where what follows it starts. What is cut off in the middle
+    of a number or a name is an `IndexError` or a `struct.error`: see `frames.read_properties`."""
     end = at + 4 + _SIZE.unpack_from(data, at)[0]
-    if end > len(data) or depth > DEEPEST:
+    if end > len(data):
         raise Malformed("a table that does not end")
     at += 4
     values: dict[str, Any] = {}
     while at < end:
         start = at + 1
         at = start + data[at]
-        name = data[start:at].decode("utf-8", "replace")
+        name = data[start:at].decode("utf-8", LENIENT)
         values[name], at = _read_value(data, at, depth)
     if at != end:
         raise Malformed("a table with a value that does not end")
@@ -107,18 +113,12 @@ def _read_value(data: bytes, at: int, depth: int) -> tuple[Any, int]:
         start = at + 4
         at = start + _SIZE.unpack_from(data, at)[0]
         return bytes(_slice(data, start, at)), at
-    if kind == 0x46:  # F
-        return read_table(data, at, depth + 1)
-    if kind == 0x41:  # A
-        end = at + 4 + _SIZE.unpack_from(data, at)[0]
-        at += 4
-        if end > len(data) or depth > DEEPEST:
-            raise Malformed("an array that does not end")
-        items: list[Any] = []
-        while at < end:
-            item, at = _read_value(data, at, depth + 1)
-            items.append(item)
-        return items, at
+    if kind in (0x46, 0x41):  # F, A
+        if depth >= DEEPEST:
+            start = at + 4
+            at = start + _SIZE.unpack_from(data, at)[0]
+            return _slice(data, start, at), at
+        return (read_table if kind == 0x46 else _read_array)(data, at, depth + 1)
     known = _FIXED.get(kind)
     if known is None:
         raise Malformed(f"a field of an unknown type {chr(kind)!r}")
@@ -126,6 +126,20 @@ def _read_value(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     value = layout.unpack_from(data, at)
     at += layout.size
     return (value[0] if convert is None else convert(*value)), at
+
+
+def _read_array(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
+    end = at + 4 + _SIZE.unpack_from(data, at)[0]
+    if end > len(data):
+        raise Malformed("an array that does not end")
+    at += 4
+    items: list[Any] = []
+    while at < end:
+        item, at = _read_value(data, at, depth)
+        items.append(item)
+    if at != end:
+        raise Malformed("an array with a value that does not end")
+    return items, at
 
 
 def _slice(data: bytes, start: int, end: int) -> bytes:
@@ -159,5 +173,5 @@ _FIXED: Final[Mapping[int, tuple[Struct, Callable[..., Any] | None]]] = {
     ord("f"): (Struct(">f"), None),
     ord("d"): (_DOUBLE, None),
     ord("D"): (Struct(">Bi"), _decimal),
-    ord("T"): (Struct(">Q"), None),
+    ord("T"): (_LONG, None),  # signed, though AMQP says otherwise: it has to fit when sent on
 }

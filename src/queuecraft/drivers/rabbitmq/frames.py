@@ -11,12 +11,13 @@ import msgspec
 from pamqp import frame
 from pamqp.base import Frame
 
-from queuecraft.drivers.rabbitmq.fields import Malformed, pack_table, read_table, short
+from queuecraft.drivers.rabbitmq.fields import LENIENT, Malformed, pack_table, read_table, short
 
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 END: Final = b"\xce"
 BEAT: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 OVERHEAD: Final = 8  # bytes of a frame around its payload
+ROUTES: Final = 1024  # pairs of exchange and routing key that a channel remembers
 
 DELIVER: Final = 60 << 16 | 60
 ACK: Final = 60 << 16 | 80
@@ -27,7 +28,7 @@ START: Final = Struct(">BHI")  # type, channel, size
 _CONTENT: Final = Struct(">BHIHHQH")  # ... of a header frame, class, weight, size of body, flags
 _CONTENT_START: Final = Struct(">HHQH")
 _SETTLE: Final = Struct(">BHIHHQBB")  # an ack or a nack, whole
-_TAG: Final = Struct(">QB")
+TAG: Final = Struct(">QB")
 _LONG: Final = Struct(">Q")
 
 
@@ -68,7 +69,8 @@ def publish(channel: int, exchange: str, routing_key: str) -> bytes:
 
 
 def content(channel: int, properties: Properties, body: bytes, most: int) -> list[bytes]:
-    """The other frames of a message; a body longer than `most` is cut into several."""
+    """The other frames of a message; a body longer than `most` is cut into several. Headers cannot
+    be: too large, they would cost the connection."""
     flags = 0
     parts: list[bytes] = [b""]
     if properties.content_type is not None:
@@ -102,6 +104,8 @@ def content(channel: int, properties: Properties, body: bytes, most: int) -> lis
         flags |= 1 << 6
         parts.append(_LONG.pack(properties.timestamp))
     size = sum(map(len, parts)) + 14
+    if size > most:
+        raise ValueError(f"its headers take {size:,} bytes; the broker allows {most:,}")
     parts[0] = _CONTENT.pack(HEADER, channel, size, 60, 0, len(body), flags)
     parts.append(END)
     for start in range(0, len(body), most):
@@ -157,13 +161,30 @@ def read_short(payload: bytes, at: int) -> tuple[str, int]:
     """The short string that starts here, and where what follows it starts."""
     start = at + 1
     at = start + payload[at]
-    return payload[start:at].decode("utf-8", "replace"), at
+    return payload[start:at].decode("utf-8", LENIENT), at
+
+
+def read_route(told: bytes) -> tuple[str, str]:
+    """Exchange and routing key, with which a method ends."""
+    try:
+        exchange, at = read_short(told, 0)
+        routing_key, at = read_short(told, at)
+    except IndexError as error:
+        raise Malformed(f"a route that does not end: {error}") from error
+    if at > len(told):
+        raise Malformed("a route that does not end")
+    return exchange, routing_key
+
+
+def read_returned(payload: bytes) -> tuple[str, str]:
+    """Exchange and routing key of what is returned."""
+    return read_route(payload[7 + int.from_bytes(payload[6:7], "big") :])  # past the reason
 
 
 def read_tag(payload: bytes) -> tuple[int, int]:
     """Delivery tag and flags of an ack or a nack."""
     try:
-        tag, flags = _TAG.unpack_from(payload, 4)
+        tag, flags = TAG.unpack_from(payload, 4)
     except struct.error as error:
         raise Malformed(f"an ack that does not end: {error}") from error
     return tag, flags

@@ -52,6 +52,7 @@ class Wire(asyncio.Protocol):
         self._writing = False  # a flush is on its way
         self._full: asyncio.Future[None] | None = None
         self._waiting: asyncio.Future[Frame] | None = None  # for a method of the connection
+        self._leaving = False
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._beat = 0.0
         self._beat_timer: asyncio.TimerHandle | None = None
@@ -87,6 +88,10 @@ class Wire(asyncio.Protocol):
         self._channels[number] = channel
         return number
 
+    def hand_over(self, number: int, channel: Receiver) -> None:
+        """From now on it is another that hears what comes for this number."""
+        self._channels[number] = channel
+
     def leave(self, number: int) -> None:
         """A channel is closed."""
         self._channels.pop(number, None)
@@ -115,15 +120,17 @@ class Wire(asyncio.Protocol):
 
     async def close(self) -> None:
         """Say goodbye, and wait for the socket to be closed."""
-        if self.lost is None:
+        if self.lost is None and not self._leaving:
+            self._leaving = True
             try:
-                async with asyncio.timeout(1.0):
+                async with asyncio.timeout(GOODBYE):
                     await self.ask(
                         commands.Connection.Close(200, "", 0, 0), commands.Connection.CloseOk
                     )
             except (ConnectionLost, TimeoutError):
                 pass  # it ends either way
-            self.abort(ConnectionLost("closed", broker="rabbitmq"))
+            finally:
+                self.abort(_lost("closed"))
         await asyncio.shield(self._closed)
 
     def abort(self, error: ConnectionLost) -> None:
@@ -167,18 +174,20 @@ class Wire(asyncio.Protocol):
             self._full = None
 
     def data_received(self, data: bytes) -> None:
+        if self.lost is not None:
+            return
         self._heard = monotonic()
         if self._rest:
             data = self._rest + data
-        at, end = 0, len(data)
+        at, end, most = 0, len(data), self.frame_max
         unpack, channels = START.unpack_from, self._channels
         try:
             while end - at >= 8:
                 kind, number, size = unpack(data, at)
+                if size > most:
+                    raise Malformed(f"a frame of {size} bytes")
                 stop = at + 7 + size
                 if stop >= end:
-                    if size > self.frame_max:
-                        raise Malformed(f"a frame of {size} bytes")
                     break
                 if data[stop] != 0xCE:
                     raise Malformed("a frame without its end")
@@ -186,6 +195,8 @@ class Wire(asyncio.Protocol):
                 at = stop + 1
                 if number == 0:
                     self._on_control(kind, payload)
+                    if self.lost is not None:
+                        return  # closed: nothing after that is for anyone
                     continue
                 channel = channels.get(number)
                 if channel is None:
@@ -199,7 +210,7 @@ class Wire(asyncio.Protocol):
                 else:
                     raise Malformed(f"a frame of type {kind}")
         except Malformed as error:
-            self.abort(_lost(f"the broker sent what is no AMQP: {error}"))
+            self.abort(_lost(_misunderstood(data, error)))
             return
         self._rest = data[at:] if at < end else b""
 
@@ -217,9 +228,11 @@ class Wire(asyncio.Protocol):
         if now - self._heard > 2 * self._beat:
             self.abort(_lost(f"nothing heard from the broker for {now - self._heard:.0f} s"))
             return
-        if now - self._wrote >= self._beat / 2:
+        left = self._wrote + self._beat / 2 - now
+        if left <= 0:
             self.write(BEAT)
-        self._beat_timer = self._loop.call_later(self._beat / 2, self._on_beat)
+            left = self._beat / 2
+        self._beat_timer = self._loop.call_later(left, self._on_beat)
 
     def _on_control(self, kind: int, payload: bytes) -> None:
         if kind == HEARTBEAT:
@@ -246,6 +259,14 @@ class Closed(ConnectionLost):
     def __init__(self, message: str, *, code: int) -> None:
         super().__init__(message, broker="rabbitmq")
         self.code = code
+
+
+def _misunderstood(data: bytes, error: Malformed) -> str:
+    if data.startswith(b"AMQP"):  # how a server refuses the version it was greeted with
+        return "the server speaks another version of AMQP, not 0-9-1"
+    if data.startswith(b"HTTP/"):
+        return "the server speaks HTTP, not AMQP"
+    return f"the broker sent what is no AMQP: {error}"
 
 
 def _lost(text: str) -> ConnectionLost:

@@ -29,10 +29,12 @@ from queuecraft.drivers.base import (
     Rejected,
     Unknown,
 )
-from queuecraft.drivers.local.sqlite import SqliteDriver, database
+from queuecraft.drivers.local.sqlite import SqliteDriver, contents, database
+from queuecraft.drivers.local.sqlite import driver as driver_module
 from queuecraft.drivers.local.sqlite.schema import APPLICATION_ID, MIGRATIONS
 from queuecraft.model.errors import ConfigError, QueueError
 from tests.drivers.local.sqlite.conftest import Opener
+from tests.drivers.local.sqlite.eventually import eventually
 from tests.drivers.local.sqlite.file import messages, rows
 from tests.drivers.local.sqlite.neighbour import Neighbour, neighbour
 
@@ -548,3 +550,24 @@ async def test_a_file_that_is_taken_away_is_noticed_and_made_anew(
     await driver.declare(Queue("billing"))
     assert list(await driver.send([Outgoing(b"", "m-1", queue="billing")])) == [ACCEPTED]
     await driver.close()
+
+
+async def test_a_file_gives_back_what_a_backlog_has_taken(
+    path: Path, open_driver: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contents, "SLACK", 100)
+    monkeypatch.setattr(driver_module, "POLL", 0.01)
+    driver = await open_driver()
+    await driver.declare(Queue("billing"))
+    await driver.send([Outgoing(bytes(1000), f"m-{n}", queue="billing") for n in range(3000)])
+    consumer = await driver.subscribe(Queue("billing"), prefetch=3000)
+    deliveries = await consumer.receive(3000, 5)
+
+    def size() -> int:
+        return sum(each.stat().st_size for each in (path, path.with_name("queue.db-wal")))
+
+    assert size() > 3_000_000
+    await consumer.ack(deliveries[1:])
+    await eventually(lambda: size() < 300_000)
+    assert not await consumer.ack(deliveries[:1])
+    assert rows(path, "SELECT count(*) FROM message") == [(0,)]

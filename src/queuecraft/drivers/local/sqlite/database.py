@@ -235,8 +235,6 @@ class Database:
         # On one view: a file that another process is just making must not seem to be foreign.
         if self.read(connection, "open", check):
             return
-        # Lets the file shrink again after a backlog; measured, it costs nothing while it does not.
-        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         # Readers go on while one process writes: what makes a shared file usable at all.
         mode = self._patiently(lambda: value(connection, "PRAGMA journal_mode=WAL"))
         if mode != "wal":

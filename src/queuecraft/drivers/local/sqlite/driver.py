@@ -378,8 +378,7 @@ class SqliteDriver(Driver):
         try:
             if missing := self._missing():
                 self._start(self._bury(missing))
-            if contents.has_slack(self._consuming):
-                self._start(self.consume("shrink", contents.shrink))
+            contents.shrink(self._consuming)
             version = value(self._consuming, "PRAGMA data_version")
         except (QueueError, apsw.Error):
             return  # whoever uses the connection next meets the same, and can say so
