@@ -102,7 +102,8 @@ class Crowd(Entry):
         return seats[:1] if self.singly and not self.flying else seats
 
     def answer(self, at: int, result: str | QueueError) -> None:
-        super().answer(at, result)
+        self.results[at] = result
+        self.left -= 1
         future = self.waiting[at]
         if not future.done():
             future.set_result(result)

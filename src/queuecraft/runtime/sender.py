@@ -278,11 +278,10 @@ class Sender:
         """As nearly every flight ends; the same as `_answer`, at half the price."""
         self._accepted([message for _, _, message in flight])
         for entry, at, message in flight:
-            entry.flying = False
-            if not entry.future.done():
-                entry.answer(at, message.id)
-                if not entry.left:
-                    self._finish(entry)
+            entry.answer(at, message.id)
+            if not entry.left:
+                entry.flying = False
+                self._finish(entry)
 
     def _answer(self, flight: Sequence[Seat], receipts: Sequence[Receipt]) -> QueueError | None:
         """Note what became of each message; the error of a connection that broke meanwhile."""

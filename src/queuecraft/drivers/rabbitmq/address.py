@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
-from queuecraft.model.address import bare
+from queuecraft.model.address import bare, fault
 from queuecraft.model.errors import ConfigError
 from queuecraft.model.masking import HOST
 
@@ -39,7 +39,10 @@ class Address:
         try:
             context = ssl.create_default_context(cafile=self.files.get("cafile"))
             if "certfile" in self.files:
-                context.load_cert_chain(self.files["certfile"], self.files.get("keyfile"))
+                # An encrypted key is refused: OpenSSL would ask for its password on the terminal.
+                context.load_cert_chain(
+                    self.files["certfile"], self.files.get("keyfile"), password=str
+                )
         except (OSError, ssl.SSLError) as error:
             given = ", ".join(f"{name}={path!r}" for name, path in self.files.items())
             raise ConfigError(f"the certificates cannot be used ({given}): {error}") from error
@@ -57,6 +60,8 @@ def addresses(url: str) -> list[Address]:
     >>> addresses("amqp://host/%2Fshop")[0].virtual_host
     '/shop'
     """
+    if (problem := fault(url)) is not None:
+        raise ConfigError(f"the URL {problem}")
     scheme, _, rest = bare(url).partition("://")
     scheme = scheme.lower()
     place, _, query = rest.partition("?")
@@ -73,6 +78,11 @@ def addresses(url: str) -> list[Address]:
     if options.get("verify", "yes") not in ("yes", "no"):
         raise ConfigError(f"verify={options['verify']!r}: expected 'yes' or 'no'")
     files = {name: path for name, path in options.items() if name in _FILES}
+    for name, path in files.items():
+        if not path:
+            raise ConfigError(f"{name}= names no file; expected the path of a PEM file")
+    if "keyfile" in files and "certfile" not in files:
+        raise ConfigError("a keyfile is of use only with the certfile it belongs to; give both")
     if scheme == "amqp" and (files or "verify" in options):
         raise ConfigError("certificates are of use only with TLS; begin the URL with amqps://")
     found: list[Address] = []

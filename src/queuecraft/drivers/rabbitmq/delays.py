@@ -70,7 +70,7 @@ def way(seconds: float, destination: str) -> tuple[Level, str]:
     >>> level.number, key.endswith(".1.0.1.q.billing")
     (2, True)
     """
-    ticks = min(max(1, math.ceil(seconds / TICK)), (1 << LEVELS) - 1)
+    ticks = max(1, math.ceil(min(seconds / TICK, (1 << LEVELS) - 1)))
     bits = f"{ticks:0{LEVELS}b}"
     return Level(ticks.bit_length() - 1), f"{'.'.join(bits)}.{destination}"
 

@@ -22,6 +22,7 @@ from queuecraft.drivers.rabbitmq.frames import Properties
 
 DELIVERY_COUNT: Final = "x-delivery-count"  # a quorum queue's own
 _TIMES: Final = (PUBLISHED_AT, DUE_AT, EXPIRES_AT)
+_LATEST: Final = 253_402_300_799  # the last second that a datetime can tell
 
 
 def parcel(message: Outgoing, exchange: str, routing_key: str, *, redeliveries: int = 0) -> Parcel:
@@ -64,8 +65,6 @@ def message_of(arrival: Arrival) -> tuple[Outgoing, int | None, int]:
     if headers:
         headers = dict(headers)
         published, due, expires = (_seconds(headers, name) for name in _TIMES)
-        if published is None and properties.timestamp is not None:
-            published = float(properties.timestamp)
         key = _text(headers, KEY)
         event = _text(headers, EVENT) or event
         noted = count(headers, REDELIVERIES)
@@ -73,8 +72,9 @@ def message_of(arrival: Arrival) -> tuple[Outgoing, int | None, int]:
         if DELIVERY_COUNT in headers:
             counted = count(headers, DELIVERY_COUNT)
             del headers[DELIVERY_COUNT]
-    elif properties.timestamp is not None:
-        published = float(properties.timestamp)
+    stamp = properties.timestamp
+    if published is None and stamp is not None and stamp <= _LATEST:
+        published = float(stamp)
     message = Outgoing(
         arrival.body,
         properties.message_id or f"foreign-{os.urandom(8).hex()}",
@@ -100,6 +100,8 @@ def _seconds(headers: dict[str, Any], name: str) -> float | None:
     value = headers.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None  # anyone may have written it
+    if not 0 <= value <= 1000 * _LATEST:
+        return None  # neither could be told, nor sent on
     del headers[name]
     return value / 1000
 

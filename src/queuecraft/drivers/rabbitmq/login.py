@@ -14,7 +14,8 @@ from queuecraft.model.credentials import Credentials
 
 GREETING: Final = b"AMQP\x00\x00\x09\x01"
 REFUSED = 403  # a wrong name or password
-NOT_ALLOWED = 530  # a virtual host that is not there, or not for this user
+NOT_ALLOWED = 530  # a virtual host that is not there, not for this user, or full
+FRAME_MIN: Final = 4096  # bytes: what AMQP promises
 
 
 async def log_in(
@@ -31,7 +32,13 @@ async def log_in(
     loop = asyncio.get_running_loop()
     try:
         _, wire = await loop.create_connection(Wire, host, port, ssl=ssl)
-    except (OSError, tls.SSLError) as error:
+    except tls.SSLError as error:
+        raise ConnectionLost(
+            f"{host}:{port}: TLS failed: {error}; is this its port for TLS, and the cafile in the "
+            "URL that of its certificate?",
+            broker="rabbitmq",
+        ) from error
+    except (OSError, ValueError) as error:  # a name that cannot be one is a ValueError
         raise ConnectionLost(f"{host}:{port}: {error}", broker="rabbitmq") from error
     try:
         await _introduce(wire, credentials, heartbeat, ssl is not None, name)
@@ -48,12 +55,17 @@ async def _introduce(
     wire: Wire, credentials: Credentials, heartbeat: float, encrypted: bool, name: str
 ) -> None:
     wire.write(GREETING)
-    start = await wire.ask(None, commands.Connection.Start)
+    try:
+        start = await wire.ask(None, commands.Connection.Start)
+    except ConnectionLost as error:
+        hint = "is this its port for AMQP, and does it want TLS (amqps://)?"
+        raise ConnectionLost(f"{error.message}; {hint}", broker="rabbitmq") from None
     assert isinstance(start, commands.Connection.Start)
     by_certificate = encrypted and not credentials.password
     known = (start.mechanisms or "").split()
     mechanism = "EXTERNAL" if by_certificate and "EXTERNAL" in known else "PLAIN"
-    secret = "" if mechanism == "EXTERNAL" else f"\0{credentials.username}\0{credentials.password}"
+    user = credentials.username or ""
+    secret = "" if mechanism == "EXTERNAL" else f"\0{user}\0{credentials.password}"
     answer = commands.Connection.StartOk(
         client_properties={
             "product": "QueueCraft",
@@ -74,10 +86,12 @@ async def _introduce(
     except Closed as error:
         if error.code != REFUSED:
             raise
-        user = credentials.username
-        raise ConnectionLost(f"user {user!r} or the password is wrong", broker="rabbitmq") from None
+        raise ConnectionLost(
+            f"user {user!r} or the password is wrong, or may not log in from here",
+            broker="rabbitmq",
+        ) from None
     assert isinstance(tune, commands.Connection.Tune)
-    wire.frame_max = min(tune.frame_max or FRAME_MAX, FRAME_MAX)
+    wire.frame_max = max(FRAME_MIN, min(tune.frame_max or FRAME_MAX, FRAME_MAX))
     wire.channel_max = min(tune.channel_max or CHANNEL_MAX, CHANNEL_MAX)
     # A broker may be told to ask for none; its word counts, and the shorter of two.
     seconds = min(heartbeat, tune.heartbeat) if tune.heartbeat else heartbeat
@@ -94,6 +108,7 @@ async def _enter(wire: Wire, virtual_host: str, user: str | None) -> None:
         if error.code != NOT_ALLOWED:
             raise
         raise ConnectionLost(
-            f"there is no virtual host {virtual_host!r}, or user {user!r} may not use it",
+            f"there is no virtual host {virtual_host!r}, or user {user!r} may not use it; "
+            + error.message,
             broker="rabbitmq",
         ) from None

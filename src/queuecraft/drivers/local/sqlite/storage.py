@@ -45,25 +45,21 @@ def store(
 ) -> Stored:
     """Put messages into all the queues they go to."""
     stored = Stored()
+    if (place := _only_place(catalogue, messages)) is not None:
+        try:
+            records = [encode(message) for message in messages]
+        except Exception:
+            pass  # below, it is found which of them cannot be stored
+        else:
+            _append(connection, place.number, 0, records)
+            stored.arrived[place.number] = len(messages)
+            stored.receipts = [ACCEPTED] * len(messages)
+            return stored
     receipts = stored.receipts
     levels: _Levels = {}
     later: list[tuple[int, int, float, bytes]] = []
-    exchange = routing_key = ""
-    targets: tuple[Place, ...] = ()
-    repeatable = False
-    records: list[bytes] | None = None
     for message in messages:
-        # Batches are nearly always of one event: then its route is looked up once.
-        if not (
-            repeatable
-            and message.routing_key is routing_key
-            and message.exchange is exchange
-            and message.queue is None
-        ):
-            targets = catalogue.targets(message)
-            exchange, routing_key = message.exchange, message.routing_key
-            repeatable = message.queue is None and catalogue.exchanges.by_key(exchange)
-            records = None
+        targets = catalogue.targets(message)
         if not targets:
             receipts.append(Rejected(homeless(message)))
             continue
@@ -78,13 +74,9 @@ def store(
                 later.append((place.number, message.priority, message.due_at, record))
                 stored.delayed.add(place.number)
             stored.next_due = min(stored.next_due, message.due_at)
-        elif message.priority or len(targets) > 1:
+        else:
             for place in targets:
                 levels.setdefault((place.number, message.priority), []).append(record)
-        else:
-            if records is None:
-                records = levels.setdefault((next(iter(targets)).number, 0), [])
-            records.append(record)
     if atomic and any(receipt is not ACCEPTED for receipt in receipts):
         stored.receipts = [
             Rejected(let_down()) if receipt is ACCEPTED else receipt for receipt in receipts
@@ -99,6 +91,27 @@ def store(
         )
         _count_delayed(connection, (number for number, _, _, _ in later), +1)
     return stored
+
+
+def _only_place(catalogue: Catalogue, messages: Sequence[Outgoing]) -> Place | None:
+    """Where all of them go, if it is one queue and now: nearly every batch is of one event."""
+    if not messages:
+        return None
+    first = messages[0]
+    exchange, routing_key = first.exchange, first.routing_key
+    if first.queue is not None or not catalogue.exchanges.by_key(exchange):
+        return None
+    for message in messages:
+        if (
+            message.routing_key is not routing_key
+            or message.exchange is not exchange
+            or message.queue is not None
+            or message.due_at is not None
+            or message.priority
+        ):
+            return None
+    targets = catalogue.targets(first)
+    return targets[0] if len(targets) == 1 else None
 
 
 def bring_forward(connection: apsw.Connection, now: float) -> Stored:
