@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from pamqp import commands
 from pamqp.base import Frame
@@ -11,7 +11,7 @@ F = TypeVar("F", bound=Frame)
 
 
 def _unchecked(kind: type[F]) -> type[F]:
-    return type(kind.__name__, (kind,), {"validate": lambda self: None})
+    return cast("type[F]", type(kind.__name__, (kind,), {"validate": lambda self: None}))
 
 
 Consume = _unchecked(commands.Basic.Consume)
