@@ -301,7 +301,8 @@ class Connection:
         return lost
 
     def _fail(self, error: QueueError, attempts: int) -> None:
-        what = f"gave up after {attempts} attempts to connect" if attempts else "not connected"
+        tries = "one attempt" if attempts == 1 else f"{attempts} attempts"
+        what = f"gave up after {tries} to connect" if attempts else "not connected"
         text = f"{what}: {error.message}; open() tries again"
         if self._is_hopeless(error):
             text = error.message

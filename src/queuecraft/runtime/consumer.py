@@ -150,7 +150,11 @@ class Consumer:
         """Tell the broker, in the end, what became of everything."""
         unfinished = [slot for slot in self.slots if slot.open]
         if unfinished:
-            self.log.warning("%s stopped before %d handlers returned", self.name, len(unfinished))
+            count = len(unfinished)
+            what = "a handler" if count == 1 else f"{count} handlers"
+            self.log.warning(
+                "%s stopped before %s had returned; what they were at comes again", self.name, what
+            )
         settler = self.intake.settler
         if settler is None:
             return
