@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+
 from tests.brokers.fixtures import rabbitmq, rabbitmq_url
 
 __all__ = ["rabbitmq", "rabbitmq_url"]
+
+# A run in the background, or under nohup, ignores these, and so would every process that a test
+# starts and then interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -10,7 +10,6 @@ import pytest
 from queuecraft import Message, QueueCraft
 from queuecraft.drivers.base import Outgoing
 from tests.cli.shell import Shell
-from tests.runtime.support import eventually
 
 
 def names(shell: Shell) -> list[str]:
@@ -234,14 +233,17 @@ def test_a_queue_with_a_worker_is_deleted_with_a_warning(shell: Shell) -> None:
         worker = qc.worker("mail")
         worker.on("user.created")(note)
         await worker.start()
-        await eventually(lambda: qc.health_check().ok)  # it consumes
+        await qc.publish("user.created", {})
+        await consumed.wait()
         # In a thread: the command has a loop of its own.
         result = await asyncio.to_thread(shell, "delete", "mail", "--yes")
         await worker.stop()
         return result.stderr
 
-    async def note(message: Message) -> None: ...
+    async def note(message: Message) -> None:
+        consumed.set()
 
+    consumed = asyncio.Event()
     assert "a worker consumes from 'mail', and makes the queue again" in shell.with_broker(consume)
 
 
