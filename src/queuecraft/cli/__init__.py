@@ -22,6 +22,7 @@ from queuecraft.cli import (
 )
 from queuecraft.cli.command import Command
 from queuecraft.cli.exits import Commands
+from queuecraft.cli.output import forget_output
 
 app = typer.Typer(
     name="queuecraft",
@@ -80,4 +81,13 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a name the terminal has no letters for is no error
             stream.reconfigure(errors="backslashreplace")
-    app()
+    try:
+        app()
+    finally:
+        # A terminal that was closed must not change how a command ends: Python would exit with 120
+        # for the words that nobody can read any more.
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError):
+                forget_output(stream)

@@ -138,11 +138,12 @@ def flush_output() -> None:
         forget_output()
 
 
-def forget_output() -> None:
-    """Let nothing try to write to the closed pipe again, not even at the end of the process."""
+def forget_output(stream: TextIO | None = None) -> None:
+    """Let nothing try to write to what is closed again, not even at the end of the process: to
+    standard output, or to another stream."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, (stream or sys.stdout).fileno())
         os.close(nowhere)
     except (OSError, ValueError):
         pass  # it is no real file
