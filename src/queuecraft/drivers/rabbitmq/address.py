@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from queuecraft.model.address import bare, fault
 from queuecraft.model.errors import ConfigError
@@ -17,7 +17,7 @@ Declaring: TypeAlias = Literal["assert", "check", "skip"]
 _PORTS: Final = {"amqp": 5672, "amqps": 5671}
 _DECLARING: Final[Mapping[str, Declaring]] = {"assert": "assert", "check": "check", "skip": "skip"}
 _FILES: Final = ("cafile", "certfile", "keyfile")
-_OPTIONS: Final = ("cafile", "certfile", "declare", "keyfile", "verify")
+_OPTIONS: Final = ("cafile", "certfile", "declare", "keyfile", "management", "verify")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,27 @@ class Address:
     declaring: Declaring = "assert"
     files: dict[str, str] = field(default_factory=dict[str, str])
     verified: bool = True
+    management: str | None = None
+    """Where the management interface is, as the URL says: "no" for nowhere."""
+
+    @property
+    def interface(self) -> str | None:
+        """Where the management interface is to be looked for. Where AMQP has another port than
+        usual, that of the interface cannot be known; and where AMQP is encrypted, a password is
+        not sent any other way.
+
+        >>> addresses("amqp://rabbit")[0].interface, addresses("amqps://rabbit")[0].interface
+        ('http://rabbit:15672', 'https://rabbit:15671')
+        >>> addresses("amqp://rabbit:5673")[0].interface is None
+        True
+        """
+        if self.management is not None:
+            return None if self.management == "no" else self.management
+        scheme, usual, port = (
+            ("https", _PORTS["amqps"], 15671) if self.encrypted else ("http", _PORTS["amqp"], 15672)
+        )
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{scheme}://{host}:{port}" if self.port == usual else None
 
     def context(self) -> ssl.SSLContext | None:
         """For TLS: made anew for each connection, since certificates are replaced."""
@@ -85,6 +106,13 @@ def addresses(url: str) -> list[Address]:
         raise ConfigError("a keyfile is of use only with the certfile it belongs to; give both")
     if scheme == "amqp" and (files or "verify" in options):
         raise ConfigError("certificates are of use only with TLS; begin the URL with amqps://")
+    management = options.get("management")
+    if management is not None and not _is_interface(management):
+        # What was given is not shown: it may hold a password.
+        raise ConfigError(
+            "management= does not say where the management interface is; expected 'no', or a URL "
+            "such as 'http://rabbit:15672', without a user: that of the broker is asked for"
+        )
     found: list[Address] = []
     for host in hosts.split(","):
         match = HOST.fullmatch(host)
@@ -101,6 +129,18 @@ def addresses(url: str) -> list[Address]:
                 declaring,
                 files,
                 options.get("verify", "yes") == "yes",
+                management,
             )
         )
     return found
+
+
+def _is_interface(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    host = HOST.fullmatch(parts.netloc)
+    place = host is not None and 0 < int(host[2] or 1) < 2**16
+    known = parts.scheme in ("http", "https") and not parts.query and not parts.fragment
+    return url == "no" or (place and known and url.isprintable() and " " not in url)

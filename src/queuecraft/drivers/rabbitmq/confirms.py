@@ -73,7 +73,6 @@ class Publishing(Channel):
         self._flights: deque[Flight] = deque()
         self._routes: dict[tuple[str, str], bytes] = {}
         self._returned: tuple[str, str] | None = None  # exchange and routing key
-        self._missing = 0  # bytes of the body of what is returned
 
     async def open(self) -> None:
         await super().open()
@@ -129,15 +128,9 @@ class Publishing(Channel):
 
     def on_header(self, payload: bytes) -> None:
         if self._returned is not None:
-            self._missing, properties = read_properties(payload)
+            _, properties = read_properties(payload)
             self._on_return(*self._returned, properties.message_id)
-            if not self._missing:
-                self._returned = None
-
-    def on_body(self, payload: bytes) -> None:
-        self._missing -= len(payload)
-        if self._missing <= 0:
-            self._returned = None
+            self._returned = None  # the body that follows is of no interest
 
     def on_lost(self, error: ConnectionLost) -> None:
         super().on_lost(error)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 from pamqp import commands
+from pamqp.base import Frame
 
 from queuecraft.drivers.base import ConnectionLost
 from queuecraft.drivers.rabbitmq.channel import Channel
@@ -46,6 +47,9 @@ class Consuming(Channel):
         self.arrivals: deque[Arrival] = deque()
         self._unsettled: dict[int, None] = {}  # tags, in order
         self._cancelled = False
+        self._consume: Frame | None = None
+        self._stopped = False
+        self._tag = ""
         self._expected: asyncio.Future[None] | None = None
         self._routes: dict[bytes, tuple[str, str]] = {}
         self._method: tuple[int, bool, tuple[str, str]] | None = None
@@ -60,8 +64,26 @@ class Consuming(Channel):
         await self.open()
         qos = commands.Basic.Qos(0, min(prefetch, 65_535), False)
         await self.ask(qos, commands.Basic.QosOk)
-        consume = Consume(queue=queue, consumer_tag=tag, exclusive=exclusive)
-        await self.ask(consume, commands.Basic.ConsumeOk)
+        self._consume = Consume(queue=queue, consumer_tag=tag, exclusive=exclusive)
+        answer = await self.ask(self._consume, commands.Basic.ConsumeOk)
+        self._tag = answer.consumer_tag or tag
+
+    async def stop(self) -> None:
+        """Be given nothing more until `resume`; what is held stays held."""
+        if not self._stopped and not self._cancelled:
+            self._stopped = True
+            await self.ask(commands.Basic.Cancel(self._tag), commands.Basic.CancelOk)
+
+    async def resume(self) -> None:
+        """Receive again."""
+        if self._stopped and self._consume is not None:
+            self._stopped = False
+            await self.ask(self._consume, commands.Basic.ConsumeOk)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it is given nothing."""
+        return self._stopped
 
     async def arrived(self) -> None:
         """Wait until there is something, or nothing more can come."""
@@ -107,6 +129,10 @@ class Consuming(Channel):
         tags = self._settled(tags)
         if tags:
             self.wire.write(b"".join(give_back(self.number, tag) for tag in sorted(tags)))
+
+    def wake(self) -> None:
+        """Whoever waits for an arrival is to look for other things too."""
+        self._tell()
 
     # -- what the connection calls -------------------------------------------------------------
 

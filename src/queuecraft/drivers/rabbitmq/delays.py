@@ -3,6 +3,9 @@
 A delay is a number of ticks. Level n is a queue whose messages expire after 2ⁿ ticks; the bits of
 the number, in the routing key, say on which levels a message stays. The queues are quorum queues
 that hand over at least once: a classic one loses what expires while its target is missing.
+
+A level tries again what it cannot hand over, and stands still when it has 32 of them: a queue that
+was deleted would stop the delays of all others. What is due for nobody is therefore kept apart.
 """
 
 from __future__ import annotations
@@ -18,7 +21,13 @@ from queuecraft.drivers.base import Exchange
 TICK: Final = 0.1  # seconds
 LEVELS: Final = 28  # 310 days; who waits for longer comes round again
 PREFIX: Final = "qc.delay"
-DUE: Final = Exchange(f"{PREFIX}.due")
+UNDELIVERED: Final = Exchange("qc.undelivered", "fanout")
+UNDELIVERED_QUEUE: Final = f"{UNDELIVERED.name}.dlq"
+DELAYED_FOR: Final = "x-delayed-for"
+"""The header with the name of the one queue a message is to end in."""
+
+_OTHERWISE: Final = {"alternate-exchange": UNDELIVERED.name}
+DUE: Final = Exchange(f"{PREFIX}.due", arguments=_OTHERWISE)
 _ANY: Final = "*." * LEVELS
 
 
@@ -83,6 +92,17 @@ def to_queue(name: str) -> str:
 def to_exchange(name: str, routing_key: str) -> str:
     """The destination that is an exchange, by a routing key or, in a binding, a pattern."""
     return f"e.{_digest(name)}.{routing_key}"
+
+
+def due_at(exchange: Exchange) -> Exchange:
+    """What stands in, when messages are due, for an exchange that does not go by routing keys: it
+    is bound to the same queues in the same way, and tells what none of them wants.
+
+    >>> due_at(Exchange("audit", "fanout"))
+    Exchange(name='qc.delay.due.fanout.b81f37a043a6f767', type='fanout', ...)
+    """
+    name = f"{DUE.name}.{exchange.type}.{_digest(exchange.name)}"
+    return Exchange(name, exchange.type, arguments=_OTHERWISE)
 
 
 def binding(destination: str) -> str:

@@ -29,14 +29,17 @@ from queuecraft.drivers.base import (
 )
 from queuecraft.drivers.rabbitmq import delays
 from queuecraft.drivers.rabbitmq.address import Address
-from queuecraft.drivers.rabbitmq.confirms import OPEN, REFUSED, TAKEN, Parcel, Publishing
+from queuecraft.drivers.rabbitmq.confirms import OPEN, REFUSED, TAKEN, Flight, Parcel, Publishing
 from queuecraft.drivers.rabbitmq.consuming import Consuming
 from queuecraft.drivers.rabbitmq.envelope import is_counted, message_of, parcel
+from queuecraft.drivers.rabbitmq.inspection import Inspection
 from queuecraft.drivers.rabbitmq.login import log_in
+from queuecraft.drivers.rabbitmq.management import Management
 from queuecraft.drivers.rabbitmq.methods import QueueDelete, QueuePurge
+from queuecraft.drivers.rabbitmq.refusals import refusable
 from queuecraft.drivers.rabbitmq.subscription import RabbitSubscription
 from queuecraft.drivers.rabbitmq.topology import Declarer, throwaway
-from queuecraft.drivers.rabbitmq.wire import Closed, Wire
+from queuecraft.drivers.rabbitmq.wire import Wire
 from queuecraft.drivers.target import Target
 from queuecraft.model.credentials import Credentials
 from queuecraft.model.errors import PublishError, QueueError, Unroutable
@@ -45,6 +48,8 @@ GUEST: Final = Credentials("guest", "guest")
 RELEASED: Final = (
     10_000  # ids of messages we gave back ourselves, so that it is not held against them
 )
+ELECTION: Final = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds a level of delay may take for its leader
+NOT_NOW: Final = Unknown(QueueError("a level of delay has no leader"))
 GLANCE: Final = 0.5  # seconds to wait for the messages of a peek
 
 
@@ -70,6 +75,7 @@ class RabbitDriver(Driver):
         self._publishing: Publishing | None = None
         self._consuming: Wire | None = None
         self._declarer: Declarer | None = None
+        self._inspection: Inspection | None = None
         self._subscriptions: dict[RabbitSubscription, None] = {}
         self._queues: dict[str, Queue] = {}
         self._exchanges: dict[str, Exchange] = {}
@@ -88,11 +94,18 @@ class RabbitDriver(Driver):
             raise
         self._publishing = channel
         self._declarer = Declarer(self._consuming, self._address.declaring)
+        self._inspection = Inspection(
+            self._consuming,
+            self._management(credentials),
+            given=self._address.management is not None,
+            queues=self._queues,
+            exchanges=self._exchanges,
+        )
 
     async def close(self) -> None:
         publishing, self._publishing = self._publishing, None
         consuming, self._consuming = self._consuming, None
-        self._declarer = None
+        self._declarer = self._inspection = None
         self._subscriptions.clear()
         wires = [publishing.wire] if publishing is not None else []
         if consuming is not None:
@@ -149,13 +162,13 @@ class RabbitDriver(Driver):
                 top = max(top, level.number)
             try:
                 parcels.append(parcel(message, exchange, routing_key))
-            except ValueError as error:
+            except (ValueError, OverflowError) as error:
                 receipts.append(Rejected(_unfit(message, error)))
             else:
                 receipts.append(None)
         if top >= 0:
             await self._topology().delays(top)
-        answers = iter(await self.send_parcels(parcels) if parcels else ())
+        answers = iter(await self._send_surely(parcels) if parcels else ())
         return [
             _explained(message, next(answers)) if receipt is None else receipt
             for message, receipt in zip(messages, receipts, strict=True)
@@ -163,17 +176,13 @@ class RabbitDriver(Driver):
 
     async def subscribe(self, queue: Queue, *, prefetch: int) -> Subscription:
         channel = Consuming(self._wire())
-        try:
+        with refusable("subscribe", queue.name):
             await channel.consume(
                 queue.name,
                 prefetch=prefetch,
                 exclusive=queue.exclusive,
                 tag=f"queuecraft-{os.getpid()}-{os.urandom(4).hex()}",
             )
-        except Closed as error:
-            raise QueueError(
-                error.message, broker="rabbitmq", operation="subscribe", queue=queue.name
-            ) from error
         known = self._queues.get(queue.name, queue)
         counting = not is_counted(known.arguments) and not queue.name.endswith(".dlq")
         subscription = RabbitSubscription(
@@ -183,37 +192,18 @@ class RabbitDriver(Driver):
         return subscription
 
     async def topology(self) -> Topology:
-        self._wire()
-        return Topology(
-            exchanges=tuple(self._exchanges.values()),
-            queues=tuple(self._queues),
-            bindings=tuple(
-                (binding, queue.name)
-                for queue in self._queues.values()
-                for binding in queue.bindings
-            ),
-        )
+        return await self._look().topology()
 
     async def inspect(self, queues: Sequence[str] | None = None) -> Sequence[QueueInfo]:
-        names = list(self._queues) if queues is None else list(queues)
-        found: list[QueueInfo] = []
-        for name in names:
-            counts = await self._counts(name)
-            if counts is None:
-                continue
-            ready, consumers = counts
-            known = self._queues.get(name)
-            dead = None if known is None or known.dead_letters is None else known.dead_letters.queue
-            letters = None if dead is None else await self._counts(dead)
-            found.append(
-                QueueInfo(
-                    name=name,
-                    ready=ready,
-                    consumers=consumers,
-                    dead=None if letters is None else letters[0],
-                )
-            )
-        return found
+        return await self._look().queues(queues)
+
+    async def virtual_hosts(self) -> list[str]:
+        """The names of the virtual hosts the user may see, by the management interface."""
+        return await (await self._look().management()).virtual_hosts()
+
+    async def make_virtual_host(self, name: str) -> None:
+        """Make a virtual host, in which the user may do everything. Needs an administrator."""
+        await (await self._look().management()).make_virtual_host(name)
 
     async def peek(self, queue: str, limit: int) -> Sequence[Delivery]:
         async with throwaway(self._wire()) as channel:
@@ -223,7 +213,8 @@ class RabbitDriver(Driver):
             return []
         glance = Consuming(self._wire())
         try:
-            await glance.consume(queue, prefetch=wanted)
+            with refusable("peek", queue):
+                await glance.consume(queue, prefetch=wanted)
             async with asyncio.timeout(GLANCE):
                 while len(glance.arrivals) < wanted:
                     await glance.arrived_more()
@@ -234,20 +225,22 @@ class RabbitDriver(Driver):
             await glance.close()  # and all of it is back in its place
         deliveries: list[Delivery] = []
         for arrival in seen:
-            message, counted, noted = message_of(arrival)
+            message, counted, noted = message_of(arrival, queue)
             deliveries.append(Delivery(message, queue, noted if counted is None else counted))
         return deliveries
 
     async def purge(self, queue: str) -> int:
         async with throwaway(self._wire()) as channel:
             await self._topology().exists(channel, queue, "purge")
-            answer = await channel.ask(QueuePurge(queue=queue), commands.Queue.PurgeOk)
+            with refusable("purge", queue):
+                answer = await channel.ask(QueuePurge(queue=queue), commands.Queue.PurgeOk)
         return answer.message_count or 0
 
     async def delete(self, queue: str) -> None:
         async with throwaway(self._wire()) as channel:
             await self._topology().exists(channel, queue, "delete")
-            await channel.ask(QueueDelete(queue=queue), commands.Queue.DeleteOk)
+            with refusable("delete", queue):
+                await channel.ask(QueueDelete(queue=queue), commands.Queue.DeleteOk)
         self._queues.pop(queue, None)
 
     # -- what subscriptions call ---------------------------------------------------------------
@@ -259,10 +252,12 @@ class RabbitDriver(Driver):
         flight = await self._publishing.publish(parcels)
         if flight.states.count(TAKEN) == len(flight.states):
             return [ACCEPTED] * len(parcels)
-        return [
-            _receipt(state, flight.error, each)
-            for state, each in zip(flight.states, parcels, strict=True)
-        ]
+        return [_receipt(flight, at, each) for at, each in enumerate(parcels)]
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the broker takes no messages at the moment, being short of memory or disk."""
+        return self._publishing is not None and self._publishing.wire.blocked is not None
 
     def released(self, ids: Iterable[str]) -> None:
         """We are giving these back: that they come again is no sign of a crash."""
@@ -280,6 +275,23 @@ class RabbitDriver(Driver):
         self._subscriptions.pop(subscription, None)
 
     # -- inside --------------------------------------------------------------------------------
+
+    async def _send_surely(self, parcels: Sequence[Parcel]) -> list[Receipt]:
+        """Publish; what a level of delay refuses, again. It is never full, but has no leader right
+        after it was made and while one is elected: a retry must not end as a dead letter for it."""
+        receipts = await self.send_parcels(parcels)
+        for pause in ELECTION:
+            refused = [at for at, receipt in enumerate(receipts) if receipt is NOT_NOW]
+            if not refused:
+                break
+            await asyncio.sleep(pause)
+            try:
+                again = await self.send_parcels([parcels[at] for at in refused])
+            except ConnectionLost as error:
+                again = [Unknown(error)] * len(refused)
+            for at, receipt in zip(refused, again, strict=True):
+                receipts[at] = receipt
+        return [Unknown(_leaderless()) if each is NOT_NOW else each for each in receipts]
 
     async def _log_in(self, credentials: Credentials, purpose: str) -> Wire:
         address = self._address
@@ -303,29 +315,41 @@ class RabbitDriver(Driver):
             raise _closed()
         return self._declarer
 
-    async def _counts(self, queue: str) -> tuple[int, int] | None:
-        async with throwaway(self._wire()) as channel:
-            try:
-                return await self._topology().exists(channel, queue, "inspect")
-            except ConnectionLost:
-                raise
-            except QueueError:
-                return None
+    def _look(self) -> Inspection:
+        if self._inspection is None:
+            raise _closed()
+        return self._inspection
+
+    def _management(self, credentials: Credentials) -> Management | None:
+        """The interface, unless there is none; one who came with a certificate has no password."""
+        place = self._address.interface
+        if place is None or not credentials.password:
+            return None
+        return Management(
+            place,
+            virtual_host=self._address.virtual_host,
+            credentials=credentials,
+            context=self._address.context(),
+        )
 
 
 def _closed() -> ConnectionLost:
     return ConnectionLost("not connected; open it first", broker="rabbitmq")
 
 
-def _receipt(state: int, error: ConnectionLost | None, parcel: Parcel) -> Receipt:
+def _receipt(flight: Flight, at: int, parcel: Parcel) -> Receipt:
+    state = flight.states[at]
     if state == TAKEN:
         return ACCEPTED
-    if state == OPEN or error is not None:
-        return Unknown(error or _closed())
+    if state == OPEN:
+        return Unknown(flight.error or _closed())
     if state == REFUSED:
-        return Rejected(
-            PublishError("the broker refused it; its queue may be full", broker="rabbitmq")
-        )
+        unfit = flight.unfit.get(at)
+        if unfit is None and parcel[0].startswith(delays.PREFIX):
+            return NOT_NOW
+        why = "the broker refused it; its queue may be full"
+        why = why if unfit is None else f"RabbitMQ cannot carry it: {unfit}"
+        return Rejected(PublishError(why, broker="rabbitmq"))
     exchange, routing_key, properties, _ = parcel
     return Rejected(
         Unroutable(
@@ -334,6 +358,14 @@ def _receipt(state: int, error: ConnectionLost | None, parcel: Parcel) -> Receip
             broker="rabbitmq",
             message_id=properties.message_id,
         )
+    )
+
+
+def _leaderless() -> PublishError:
+    return PublishError(
+        "the queues for delays have no leader; is a majority of the cluster up?",
+        outcome="unknown",
+        broker="rabbitmq",
     )
 
 

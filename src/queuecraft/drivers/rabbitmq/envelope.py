@@ -18,6 +18,8 @@ from queuecraft.codec.headers import (
 from queuecraft.drivers.base import NO_HEADERS, Outgoing
 from queuecraft.drivers.rabbitmq.confirms import Parcel
 from queuecraft.drivers.rabbitmq.consuming import Arrival
+from queuecraft.drivers.rabbitmq.deaths import DEATH, retold
+from queuecraft.drivers.rabbitmq.delays import DELAYED_FOR
 from queuecraft.drivers.rabbitmq.frames import Properties
 
 DELIVERY_COUNT: Final = "x-delivery-count"  # a quorum queue's own
@@ -40,6 +42,8 @@ def parcel(message: Outgoing, exchange: str, routing_key: str, *, redeliveries: 
         headers[EVENT] = message.routing_key
     if redeliveries:
         headers[REDELIVERIES] = redeliveries
+    if message.queue is not None and message.queue != routing_key:
+        headers[DELAYED_FOR] = message.queue
     properties = Properties(
         message.content_type,
         message.content_encoding,
@@ -54,16 +58,17 @@ def parcel(message: Outgoing, exchange: str, routing_key: str, *, redeliveries: 
     return exchange, routing_key, properties, message.body
 
 
-def message_of(arrival: Arrival) -> tuple[Outgoing, int | None, int]:
-    """The message of an arrival; how often the broker says it was delivered before, if it counts
-    that; and how often its own headers say so."""
+def message_of(arrival: Arrival, queue: str | None = None) -> tuple[Outgoing, int | None, int]:
+    """The message of an arrival in a queue; how often the broker says it was delivered before, if
+    it counts that; and how often its own headers say so."""
     properties = arrival.properties
     headers = properties.headers
     event = arrival.routing_key
     published = due = expires = key = counted = None
     noted = 0
     if headers:
-        headers = dict(headers)
+        dead = DEATH in headers and queue is not None
+        headers = retold(headers, queue or "") if dead else dict(headers)
         published, due, expires = (_seconds(headers, name) for name in _TIMES)
         key = _text(headers, KEY)
         event = _text(headers, EVENT) or event

@@ -59,6 +59,8 @@ async def _introduce(
         start = await wire.ask(None, commands.Connection.Start)
     except ConnectionLost as error:
         hint = "is this its port for AMQP, and does it want TLS (amqps://)?"
+        if encrypted:  # with TLS 1.3 a client hears only now that its certificate is refused
+            hint = "does it want a certificate of yours (certfile= in the URL), and trust it?"
         raise ConnectionLost(f"{error.message}; {hint}", broker="rabbitmq") from None
     assert isinstance(start, commands.Connection.Start)
     by_certificate = encrypted and not credentials.password

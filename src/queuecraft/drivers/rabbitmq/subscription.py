@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
 
 from queuecraft.clock import Clock
-from queuecraft.drivers.base import ACCEPTED, Delivery, Outgoing, Queue, Receipt, Subscription
+from queuecraft.codec.headers import strip_broker_owned
+from queuecraft.drivers.base import (
+    ACCEPTED,
+    ConnectionLost,
+    Delivery,
+    Outgoing,
+    Queue,
+    Receipt,
+    Subscription,
+    Unknown,
+)
 from queuecraft.drivers.rabbitmq.consuming import Arrival, Consuming
 from queuecraft.drivers.rabbitmq.envelope import message_of, parcel
 from queuecraft.failpoints import failpoint
+from queuecraft.model.errors import QueueError
 
 if TYPE_CHECKING:
     from queuecraft.drivers.rabbitmq.driver import RabbitDriver
+
+SENT_AGAIN_WITHIN: Final = 5.0  # seconds the broker has for it; it may be short of memory
+
+_Sent: TypeAlias = tuple[int, Outgoing, int]
+"""The tag of a delivery, its message, and how often that was delivered before."""
 
 
 class RabbitSubscription(Subscription):
@@ -36,26 +54,41 @@ class RabbitSubscription(Subscription):
         self._counting = counting  # deliveries, because the broker does not
         self._held: dict[Delivery, None] = {}
         self._ready: list[Delivery] = []
+        self._errands: set[asyncio.Task[None]] = set()
+        self._failed: BaseException | None = None
+        self._closed = False
 
     async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
         channel = self._channel
-        channel.check()
         deadline = self._clock.monotonic() + wait
         while True:
-            taken = await self._take(limit)
-            if taken or wait <= 0:
+            while self._errands:  # which go on if this is cancelled
+                await asyncio.wait(self._errands)
+            if self._failed is not None:
+                raise self._failed
+            self._check()
+            if channel.stopped:
+                self._start(channel.resume())
+                continue
+            self._unpack(limit)
+            if self._errands:
+                continue
+            if self._ready or wait <= 0:
+                taken = self._ready[:limit]
+                del self._ready[:limit]
                 return taken
             try:
                 async with asyncio.timeout(wait):
                     await channel.arrived()
             except TimeoutError:
                 return []
-            channel.check()
             wait = deadline - self._clock.monotonic()
 
     async def ack(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
         failpoint("ack.before")
         ours, stale = self._ours(deliveries)
+        if ours and self._is_ended():
+            return deliveries
         if ours:
             self._channel.check_open()
             self._channel.ack([each.token for each in ours])
@@ -65,24 +98,47 @@ class RabbitSubscription(Subscription):
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
         ours, _ = self._ours(deliveries)
-        if ours:
+        if ours and not self._is_ended():
             self._channel.check_open()
-            self._driver.released(each.sent.id for each in ours)
-            self._channel.give_back([each.token for each in ours])
             for delivery in ours:
                 del self._held[delivery]
+            if self._is_in_danger():
+                self._start(self._bring_to_safety(ours))
+                await asyncio.wait(self._errands)
+            else:
+                self._driver.released(each.sent.id for each in ours)
+                self._channel.give_back([each.token for each in ours])
 
     async def send(self, messages: Sequence[Outgoing]) -> Sequence[Receipt]:
         return await self._driver.send(messages)
 
     async def close(self) -> None:
         self._driver.forget(self)
+        self._closed = True
+        while self._errands:  # what they have sent again is still to be acked
+            await asyncio.wait(self._errands)
         if self._channel.lost is None:
             self._return_unseen()
         self._held.clear()
         await self._channel.close()
 
     # -- inside --------------------------------------------------------------------------------
+
+    def _is_ended(self) -> bool:
+        """Whether the broker has closed this channel alone: all it held is in the queue again."""
+        return self._channel.lost is not None and self._channel.wire.lost is None
+
+    def _check(self) -> None:
+        """Raise if nothing more can come. A queue that was deleted, or a handler that took too
+        long, is no reason to break the connection that all others use."""
+        try:
+            self._channel.check()
+        except ConnectionLost as error:
+            if self._closed or self._channel.wire.lost is not None:
+                raise
+            raise QueueError(
+                error.message, broker="rabbitmq", operation="receive", queue=self.queue.name
+            ) from error
 
     def _return_unseen(self) -> None:
         """What nobody was given is not held against it: closing the channel would mark it."""
@@ -94,44 +150,106 @@ class RabbitSubscription(Subscription):
             )
             self._channel.give_back([each.tag for each in unseen])
 
-    async def _take(self, limit: int) -> list[Delivery]:
+    def _unpack(self, limit: int) -> None:
         arrivals = self._channel.arrivals
-        ready = self._ready
-        released = self._driver.was_released
-        again: list[tuple[Arrival, Outgoing, int]] = []
-        while arrivals and len(ready) < limit:
-            arrival = arrivals.popleft()
-            message, counted, noted = message_of(arrival)
-            if counted is not None:
-                noted = counted
-            elif arrival.redelivered and self._counting and not released(message.id):
-                again.append((arrival, message, noted + 1))
-                continue
-            delivery = Delivery(message, self.queue.name, noted, arrival.tag)
-            self._held[delivery] = None
-            ready.append(delivery)
+        again: list[_Sent] = []
+        while arrivals and len(self._ready) < limit:
+            sent, uncounted = self._look_at(arrivals.popleft())
+            if uncounted:
+                again.append(sent)
+            else:
+                self._hand_over(sent)
         if again:
-            await self._count(again)
-        taken = ready[:limit]
-        del ready[:limit]
-        return taken
+            self._start(self._count(again))
 
-    async def _count(self, again: Sequence[tuple[Arrival, Outgoing, int]]) -> None:
+    def _look_at(self, arrival: Arrival) -> tuple[_Sent, bool]:
+        """An arrival, how often it was delivered before, and whether its headers do not know."""
+        message, counted, noted = message_of(arrival, self.queue.name)
+        if counted is not None:
+            return (arrival.tag, message, noted + counted), False
+        uncounted = (
+            arrival.redelivered and self._counting and not self._driver.was_released(message.id)
+        )
+        return (arrival.tag, message, noted + uncounted), uncounted
+
+    def _hand_over(self, sent: _Sent) -> None:
+        tag, message, redeliveries = sent
+        delivery = Delivery(message, self.queue.name, redeliveries, tag)
+        self._held[delivery] = None
+        self._ready.append(delivery)
+
+    async def _count(self, again: Sequence[_Sent]) -> None:
         """A classic queue tells only that a message was delivered before, not how often: it is
-        sent to its own queue once more with the count in a header, and that one is handled."""
+        sent to its own queue once more with the count in a header, and that one is handled. Where
+        the broker does not take it, it is handled as it is: a broker that is short of memory needs
+        its queues emptied, and a queue that is full as well."""
+        for sent in await self._send_again(again):
+            self._hand_over(sent)
+
+    def _is_in_danger(self) -> bool:
+        """Whether something is still in our hands that may have killed those who held it before."""
+        # Another consumer must not begin before this one has ended, where only one may be active.
+        return not self.queue.single_active and any(each.redeliveries for each in self._held)
+
+    async def _bring_to_safety(self, released: Sequence[Delivery]) -> None:
+        """Give back what is not to die with the one that is still held. A broker would count it
+        as delivered once more, and at once give it to us again: so this ends the consumer until
+        the next `receive`, and what is not begun goes to its queue anew, with the count it had."""
+        channel = self._channel
+        await channel.stop()
+        rest = [(each.token, each.sent, each.redeliveries) for each in (*released, *self._ready)]
+        for delivery in self._ready:
+            del self._held[delivery]
+        self._ready.clear()
+        while channel.arrivals:
+            rest.append(self._look_at(channel.arrivals.popleft())[0])
+        refused = await self._send_again(rest)
+        self._driver.released(message.id for _, message, _ in refused)
+        channel.give_back([tag for tag, _, _ in refused])
+
+    async def _send_again(self, sent: Sequence[_Sent]) -> Sequence[_Sent]:
+        """Send to the same queue with the count in a header, and ack; those it was in vain for."""
+        if self._driver.blocked:
+            return sent
         parcels = [
-            parcel(message, "", self.queue.name, redeliveries=count) for _, message, count in again
+            parcel(_unmarked(message), "", self.queue.name, redeliveries=count)
+            for _, message, count in sent
         ]
-        receipts = await self._driver.send_parcels(parcels)
-        sent = [
-            arrival.tag
-            for (arrival, _, _), receipt in zip(again, receipts, strict=True)
-            if receipt is ACCEPTED
-        ]
-        if sent:
-            self._channel.check_open()
-            self._channel.ack(sent)
-        # What was not taken stays unsettled; the broker delivers it again with the next channel.
+        try:
+            async with asyncio.timeout(SENT_AGAIN_WITHIN):
+                receipts = await self._driver.send_parcels(parcels)
+        except TimeoutError:
+            return sent
+        failpoint("again.after_send")
+        taken: list[int] = []
+        refused: list[_Sent] = []
+        lost: QueueError | None = None
+        for each, receipt in zip(sent, receipts, strict=True):
+            if receipt is ACCEPTED:
+                taken.append(each[0])
+            elif isinstance(receipt, Unknown):
+                lost = receipt.error
+            else:
+                refused.append(each)
+        self._channel.check_open()
+        self._channel.ack(taken)
+        await asyncio.sleep(0)  # written, before the other is handled: it may kill this process
+        if lost is not None:
+            raise lost
+        return refused
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something to its end, even if nobody waits for it any more. Nothing is handed over
+        before: what is sent again must not be handled while the message it stands for is there."""
+        errand = asyncio.get_running_loop().create_task(work)
+        self._errands.add(errand)
+        errand.add_done_callback(self._ended)
+
+    def _ended(self, errand: asyncio.Task[None]) -> None:
+        self._errands.discard(errand)
+        if not errand.cancelled() and (error := errand.exception()) is not None:
+            self._failed = error
+        self._channel.wake()  # a release can come while somebody waits for an arrival
 
     def _ours(self, deliveries: Sequence[Delivery]) -> tuple[list[Delivery], list[Delivery]]:
         ours: list[Delivery] = []
@@ -139,3 +257,10 @@ class RabbitSubscription(Subscription):
         for delivery in dict.fromkeys(deliveries):
             (ours if delivery in self._held else stale).append(delivery)
         return ours, stale
+
+
+def _unmarked(message: Outgoing) -> Outgoing:
+    """Without the broker's notes: sent back to it, they may make it drop the message as one that
+    goes round in circles."""
+    headers = strip_broker_owned(message.headers)
+    return msgspec.structs.replace(message, headers=headers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any
 
 from pamqp import commands
 from pamqp.base import Frame
@@ -20,12 +20,9 @@ from queuecraft.drivers.rabbitmq.methods import (
     QueueDeclare,
     QueueUnbind,
 )
+from queuecraft.drivers.rabbitmq.refusals import NOT_FOUND, refusable, told
 from queuecraft.drivers.rabbitmq.wire import Closed, Wire
-from queuecraft.model.errors import QueueError, TopologyMismatch
-
-NOT_FOUND: Final = 404
-LOCKED: Final = 405  # exclusive, and another connection's
-MISMATCH: Final = 406
+from queuecraft.model.errors import QueueError
 
 
 @asynccontextmanager
@@ -64,14 +61,16 @@ class Declarer:
                 exchange = Exchange(dead.exchange)
                 await self._exchange(channel, exchange)
                 await self._queue(channel, Queue(dead.queue))
-                await self._bind(channel, dead.queue, Binding(exchange, dead.routing_key))
+                if self._declaring == "assert":
+                    await self._bind(channel, dead.queue, Binding(exchange, dead.routing_key))
             await self._queue(channel, queue)
             for binding in queue.bindings:
                 await self._exchange(channel, binding.exchange)
-                await self._bind(channel, queue.name, binding)
+                if self._declaring == "assert":  # AMQP has no way to ask for one
+                    await self._bind(channel, queue.name, binding)
 
     async def bind(self, queue: str, bindings: Sequence[Binding]) -> None:
-        """Give a queue more."""
+        """Give a queue more. Asked for by hand, it is done however queues are declared."""
         async with throwaway(self._wire) as channel:
             await self.exists(channel, queue, "bind")
             for binding in bindings:
@@ -101,12 +100,19 @@ class Declarer:
         if top <= self._deepest or self._declaring == "skip":
             return
         async with throwaway(self._wire) as channel:
+            kept = delays.UNDELIVERED_QUEUE
+            await self._exchange(channel, delays.UNDELIVERED)
+            await self._queue(channel, Queue(kept), due=False)
+            if self._declaring == "assert":
+                await self._bind(channel, kept, Binding(delays.UNDELIVERED, ""), due=False)
             await self._exchange(channel, delays.DUE)
             for level in delays.levels(top):
                 if level.number <= self._deepest:
                     continue
                 await self._exchange(channel, Exchange(level.name))
                 await self._queue(channel, Queue(level.name, arguments=level.arguments), due=False)
+                if self._declaring == "check":
+                    continue  # AMQP has no way to ask for a binding
                 stay = Binding(Exchange(level.name), level.pattern(1))
                 await self._bind(channel, level.name, stay, due=False)
                 await self._ask(
@@ -121,19 +127,20 @@ class Declarer:
 
     async def exists(self, channel: Channel, queue: str, operation: str) -> tuple[int, int]:
         """How many messages wait in a queue and how many consume it; raises if it is not there."""
-        try:
-            answer = await channel.ask(
-                QueueDeclare(queue=queue, passive=True), commands.Queue.DeclareOk
-            )
-        except Closed as error:
-            if error.code != NOT_FOUND:
-                raise
-            raise QueueError(
-                f"there is no queue {queue!r}; start its worker, or declare it",
-                broker="rabbitmq",
-                operation=operation,
-                queue=queue,
-            ) from None
+        with refusable(operation, queue):
+            try:
+                answer = await channel.ask(
+                    QueueDeclare(queue=queue, passive=True), commands.Queue.DeclareOk
+                )
+            except Closed as error:
+                if error.code != NOT_FOUND or "no queue" not in told(error):  # but one that is down
+                    raise
+                raise QueueError(
+                    f"there is no queue {queue!r}; start its worker, or declare it",
+                    broker="rabbitmq",
+                    operation=operation,
+                    queue=queue,
+                ) from None
         return answer.message_count or 0, answer.consumer_count or 0
 
     # -- one step each -------------------------------------------------------------------------
@@ -174,8 +181,8 @@ class Declarer:
     async def _bind(
         self, channel: Channel, queue: str, binding: Binding, *, due: bool = True
     ) -> None:
-        if self._declaring == "check":
-            return  # AMQP has no way to ask
+        if due and not _by_key(binding.exchange):
+            await self._stand_in(channel, binding.exchange)
         for exchange, pattern in (
             _ways(binding) if due else [(binding.exchange.name, binding.pattern)]
         ):
@@ -190,30 +197,24 @@ class Declarer:
                 commands.Queue.BindOk,
                 queue,
             )
-        if due and not _by_key(binding.exchange):
-            await self._ask(
-                channel,
-                ExchangeBind(
-                    destination=binding.exchange.name,
-                    source=delays.DUE.name,
-                    routing_key=delays.binding(delays.to_exchange(binding.exchange.name, "#")),
-                ),
-                commands.Exchange.BindOk,
-                queue,
-            )
+
+    async def _stand_in(self, channel: Channel, exchange: Exchange) -> None:
+        stand_in = delays.due_at(exchange)
+        await self._exchange(channel, stand_in)
+        await self._ask(
+            channel,
+            ExchangeBind(
+                destination=stand_in.name,
+                source=delays.DUE.name,
+                routing_key=delays.binding(delays.to_exchange(exchange.name, "#")),
+            ),
+            commands.Exchange.BindOk,
+            stand_in.name,
+        )
 
     async def _ask(self, channel: Channel, command: Frame, answer: type[Frame], what: str) -> None:
-        try:
+        with refusable("declare", what):
             await channel.ask(command, answer)
-        except Closed as error:
-            if error.code not in (NOT_FOUND, LOCKED, MISMATCH):
-                raise
-            raise TopologyMismatch(
-                f"{_told(error)}; delete {what!r} on the broker, or ask for the same",
-                broker="rabbitmq",
-                operation="declare",
-                queue=what,
-            ) from None
 
 
 def arguments(queue: Queue) -> dict[str, Any]:
@@ -237,14 +238,10 @@ def _ways(binding: Binding) -> list[tuple[str, str]]:
     if _by_key(binding.exchange):
         arrived = delays.binding(delays.to_exchange(binding.exchange.name, binding.pattern))
         ways.append((delays.DUE.name, arrived))
+    else:
+        ways.append((delays.due_at(binding.exchange).name, binding.pattern))
     return ways
 
 
 def _by_key(exchange: Exchange) -> bool:
     return exchange.type in ("topic", "direct")
-
-
-def _told(error: Closed) -> str:
-    """What the broker said, without our words around it."""
-    text = error.message.removeprefix("the broker closed the channel: ")
-    return text.rpartition(" (")[0] or text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from time import monotonic
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from pamqp import commands
 from pamqp.base import Frame
@@ -154,8 +154,7 @@ class Wire(asyncio.Protocol):
     # -- what the loop calls -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # that of uvloop is no subclass
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.abort(

@@ -1,0 +1,295 @@
+"""Looking at a virtual host: by the management interface where there is one, else by AMQP alone."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, cast
+
+from pamqp import commands
+
+from queuecraft.drivers.base import (
+    Binding,
+    ConnectionLost,
+    ConsumerInfo,
+    Exchange,
+    Queue,
+    QueueInfo,
+    Topology,
+)
+from queuecraft.drivers.rabbitmq import delays
+from queuecraft.drivers.rabbitmq.management import (
+    BindingState,
+    ExchangeState,
+    Management,
+    QueueState,
+    Unanswered,
+)
+from queuecraft.drivers.rabbitmq.methods import QueueDeclare, QueueDelete
+from queuecraft.drivers.rabbitmq.refusals import LOCKED, NOT_FOUND
+from queuecraft.drivers.rabbitmq.topology import throwaway
+from queuecraft.drivers.rabbitmq.wire import Closed, Wire
+from queuecraft.model.errors import ConfigError, QueueError, UnsupportedFeature
+from queuecraft.model.queue import EXCHANGE_TYPES, ExchangeType
+from queuecraft.model.routing import matches
+
+FRESH: Final = 500  # queues that are asked one by one: what the interface tells is seconds old
+log: Final = logging.getLogger("queuecraft")
+
+Counts: TypeAlias = tuple[int | None, int | None]
+"""Messages that are ready, and consumers."""
+
+
+class Inspection:
+    """What exists and how it is. Without the interface, only what this driver has declared can be
+    listed, and what AMQP does not tell is left open."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        management: Management | None,
+        *,
+        given: bool,
+        queues: Mapping[str, Queue],
+        exchanges: Mapping[str, Exchange],
+    ) -> None:
+        self._wire = wire
+        self._management = management
+        self._given = given  # in the URL, as against a place where it usually is
+        self._proven = given
+        self._warned = False
+        self._queues = queues
+        self._exchanges = exchanges
+
+    async def queues(self, names: Sequence[str] | None) -> list[QueueInfo]:
+        """The state of the named queues, or of all."""
+        states = await self._states(names)
+        if names is None:
+            listed = self._queues if states is None else states
+            names = [name for name in listed if not is_internal(name)]
+        states = states or {}
+        dead = await self._dead_letters(names, states)
+        if len(names) > FRESH and states:
+            counts = {name: _told(state) for name, state in states.items()}
+        else:
+            counts = await self._count(
+                [*names, *(each for those in dead.values() for each in those)]
+            )
+        found: list[QueueInfo] = []
+        for name in names:
+            if name not in counts:
+                continue
+            ready, consumers = counts[name]
+            state = states.get(name)
+            letters = [counts[each][0] for each in dead.get(name, ()) if each in counts]
+            found.append(
+                QueueInfo(
+                    name=name,
+                    ready=ready,
+                    in_flight=None if state is None else state.messages_unacknowledged,
+                    dead=_sum(letters),
+                    consumers=consumers,
+                    rates=None if state is None else state.rates,
+                )
+            )
+        return found
+
+    async def topology(self) -> Topology:
+        """Exchanges, queues, bindings, consumers."""
+        management = await self._interface()
+        if management is not None:
+            try:
+                return await self._by_management(management)
+            except Unanswered as error:
+                self._do_without(error)
+        return Topology(
+            exchanges=tuple(self._exchanges.values()),
+            queues=tuple(self._queues),
+            bindings=tuple((each, q.name) for q in self._queues.values() for each in q.bindings),
+        )
+
+    async def management(self) -> Management:
+        """The interface; raises `UnsupportedFeature` if there is none to be had."""
+        management = await self._interface()
+        if management is None:
+            raise UnsupportedFeature(
+                "this needs RabbitMQ's management interface, which is not where it usually is; "
+                "enable its plugin, and say where it is: amqp://…?management=http://host:15672",
+                broker="rabbitmq",
+            )
+        return management
+
+    # -- by the interface ----------------------------------------------------------------------
+
+    async def _interface(self) -> Management | None:
+        if self._management is not None and not self._proven:
+            try:
+                self._proven = await self._is_ours(self._management)
+            except QueueError as error:
+                if isinstance(error, ConnectionLost) and self._wire.lost is not None:
+                    raise
+            if not self._proven:
+                self._management = None  # asked once
+        return self._management
+
+    async def _is_ours(self, management: Management) -> bool:
+        """Whether it speaks of the broker we are connected to. What answers at the usual port may
+        be another: behind a tunnel or a container, names and ports say little."""
+        async with throwaway(self._wire) as channel:
+            mark = await channel.ask(
+                QueueDeclare(queue="", exclusive=True, auto_delete=True), commands.Queue.DeclareOk
+            )
+            name = mark.queue or ""
+            try:
+                return await management.queue(name) is not None
+            finally:
+                await channel.ask(QueueDelete(queue=name), commands.Queue.DeleteOk)
+
+    async def _states(self, names: Sequence[str] | None) -> dict[str, QueueState] | None:
+        management = await self._interface()
+        if management is None:
+            return None
+        try:
+            if names is None or len(names) > FRESH:
+                found: Iterable[QueueState | None] = await management.queues()
+            else:
+                found = [await management.queue(name) for name in names]
+        except Unanswered as error:
+            self._do_without(error)
+            return None
+        return {state.name: state for state in found if state is not None}
+
+    async def _dead_letters(
+        self, names: Sequence[str], states: Mapping[str, QueueState]
+    ) -> dict[str, list[str]]:
+        """The queues that hold the dead letters of each, as far as that is known."""
+        dead: dict[str, list[str]] = {}
+        ways: dict[str, tuple[str, list[BindingState]]] = {}
+        for name in names:
+            target = None if (state := states.get(name)) is None else state.dead_letters
+            if target is not None and self._management is not None:
+                try:
+                    dead[name] = await self._arrivals(self._management, *target, ways)
+                except Unanswered as error:
+                    self._do_without(error)
+            elif state is None and (known := self._queues.get(name)) is not None:
+                dead[name] = [known.dead_letters.queue] if known.dead_letters else []
+        return dead
+
+    async def _arrivals(
+        self,
+        management: Management,
+        exchange: str,
+        routing_key: str | None,
+        ways: dict[str, tuple[str, list[BindingState]]],
+    ) -> list[str]:
+        """The queues that an exchange gives a dead letter to."""
+        if not exchange:
+            return [] if routing_key is None else [routing_key]
+        if exchange not in ways:
+            kind = await management.exchange(exchange)
+            bindings = [] if kind is None else await management.bindings(exchange)
+            ways[exchange] = "" if kind is None else kind.type, bindings
+        kind_, bindings = ways[exchange]
+        if kind_ not in ("topic", "direct", "fanout") or (
+            routing_key is None and kind_ != "fanout"
+        ):
+            return []  # it depends on the message
+        reached = (
+            each.destination
+            for each in bindings
+            if each.destination_type == "queue"
+            and matches(cast("ExchangeType", kind_), each.routing_key, {}, routing_key or "", {})
+        )
+        return list(dict.fromkeys(reached))
+
+    async def _by_management(self, management: Management) -> Topology:
+        exchanges: dict[str, Exchange] = {}
+        for told in await management.exchanges():
+            if (exchange := _exchange(told)) is not None:
+                exchanges[exchange.name] = exchange
+        queues = [each.name for each in await management.queues() if not is_internal(each.name)]
+        names = set(queues)
+        bindings: list[tuple[Binding, str]] = []
+        for each in await management.bindings():
+            exchange = exchanges.get(each.source)
+            if (
+                exchange is None
+                or each.destination_type != "queue"
+                or each.destination not in names
+            ):
+                continue
+            if (binding := _binding(exchange, each)) is not None:
+                bindings.append((binding, each.destination))
+        consumers = [
+            ConsumerInfo(each.queue.name, each.consumer_tag, each.prefetch_count)
+            for each in await management.consumers()
+            if each.queue.name in names
+        ]
+        return Topology(tuple(exchanges.values()), tuple(queues), tuple(bindings), tuple(consumers))
+
+    def _do_without(self, error: Unanswered) -> None:
+        if self._given and not self._warned:
+            self._warned = True
+            log.warning("%s; what AMQP alone tells has to do", error.message)
+
+    # -- by AMQP -------------------------------------------------------------------------------
+
+    async def _count(self, names: Iterable[str]) -> dict[str, Counts]:
+        """How many messages are ready in each queue that exists, and how many consume it."""
+        counts: dict[str, Counts] = {}
+        left = deque(dict.fromkeys(names))
+        while left:
+            async with throwaway(self._wire) as channel:
+                while left:
+                    name = left.popleft()
+                    try:
+                        answer = await channel.ask(
+                            QueueDeclare(queue=name, passive=True), commands.Queue.DeclareOk
+                        )
+                    except Closed as error:
+                        if error.code == LOCKED:
+                            counts[name] = None, None  # another connection's own
+                        elif error.code != NOT_FOUND:
+                            raise
+                        break  # and a new channel, since the broker has closed this one
+                    counts[name] = answer.message_count or 0, answer.consumer_count or 0
+        return counts
+
+
+def is_internal(name: str) -> bool:
+    """Whether a name is the broker's or ours, and of no interest to anyone.
+
+    >>> is_internal("amq.topic"), is_internal("qc.delay.03"), is_internal("billing")
+    (True, True, False)
+    """
+    return name in ("", delays.UNDELIVERED.name) or name.startswith(("amq.", f"{delays.PREFIX}."))
+
+
+def _told(state: QueueState) -> Counts:
+    return state.messages_ready, state.consumers
+
+
+def _sum(numbers: Sequence[int | None]) -> int | None:
+    told = [number for number in numbers if number is not None]
+    return sum(told) if told and len(told) == len(numbers) else None
+
+
+def _exchange(state: ExchangeState) -> Exchange | None:
+    """None for what nobody can publish to, and for types of which QueueCraft knows nothing."""
+    if is_internal(state.name) or state.internal or state.type not in EXCHANGE_TYPES:
+        return None
+    arguments: dict[str, Any] = state.arguments if isinstance(state.arguments, dict) else {}
+    try:
+        return Exchange(state.name, state.type, state.durable, state.auto_delete, arguments)
+    except ConfigError:
+        return None
+
+
+def _binding(exchange: Exchange, state: BindingState) -> Binding | None:
+    wanted: dict[str, Any] = state.arguments if isinstance(state.arguments, dict) else {}
+    try:
+        return Binding(exchange, state.routing_key, wanted)
+    except ConfigError:  # an x-match that only newer brokers know
+        return None
