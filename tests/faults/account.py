@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,12 +34,13 @@ class Account:
     publishing. The sum of that is the number of duplicates there may be.
     """
 
-    def __init__(self, lines: Sequence[Line]) -> None:
+    def __init__(self, lines: Sequence[Line], *, atomic_moves: bool = True) -> None:
         self.lines = lines
+        self._atomic_moves = atomic_moves
 
     @classmethod
-    def of(cls, folder: Path) -> Account:
-        return cls(page.read(folder))
+    def of(cls, folder: Path, *, atomic_moves: bool = True) -> Account:
+        return cls(page.read(folder), atomic_moves=atomic_moves)
 
     # -- what was seen -------------------------------------------------------------------------
 
@@ -67,6 +68,21 @@ class Account:
         """Runs of a message that was handled before, or of an attempt that was made before."""
         return [line for line, again, _ in self._attempts() if again]
 
+    @property
+    def copies(self) -> int:
+        """How many messages there were too many, at least. Where a retry is sent before its message
+        is acked, each may be there twice, and a copy that fails has duplicates of all its runs."""
+        redriven = self._redriven
+        runs = Counter(
+            (line.id, line.at > redriven, line.attempt)
+            for line in self.lines
+            if line.what == "started"
+        )
+        copies: Counter[str] = Counter()
+        for (id, _, _), count in runs.items():
+            copies[id] = max(copies[id], count - 1)
+        return copies.total()
+
     def summary(self) -> str:
         return (
             f"{self.count('published')} published, {len(self.ids('handled'))} handled in "
@@ -74,6 +90,11 @@ class Account:
             f"{self.count('dead')} dead letters, {len(self.deaths)} deaths, "
             f"{self.count('cut')} cuts, {len(self.duplicates)} duplicates"
         )
+
+    @property
+    def _redriven(self) -> int:
+        """When dead letters were sent back."""
+        return max((line.at for line in self.lines if line.what == "redriving"), default=0)
 
     # -- whether it adds up --------------------------------------------------------------------
 
@@ -94,7 +115,7 @@ class Account:
             raise AssertionError("\n- ".join([head, *wrong]))
 
     def _lost(self) -> Iterator[str]:
-        redriven = max((line.at for line in self.lines if line.what == "redriving"), default=0)
+        redriven = self._redriven
         kept = {line.id for line in self.lines if line.what == "dead" and line.at > redriven}
         if lost := self.ids("published") - self.ids("handled") - kept:
             yield f"published, never handled: {_some(lost)}"
@@ -111,9 +132,10 @@ class Account:
     def _too_often(self) -> Iterator[str]:
         allowed = sum(line.allowed for line in self.losses)
         found = self.duplicates
-        if len(found) > allowed:
+        count = len(found) if self._atomic_moves else self.copies
+        if count > allowed:
             which = _some(f"{line.id} attempt {line.attempt}" for line in found)
-            yield f"{len(found)} duplicates, at most {allowed} allowed: {which}"
+            yield f"{count} duplicates, at most {allowed} allowed: {which}"
 
     def _wrong_attempts(self) -> Iterator[str]:
         for line, _, failed in self._attempts():
@@ -149,8 +171,10 @@ class Account:
     def _wrong_redeliveries(self) -> Iterator[str]:
         """A message comes again because its worker is gone or cut off, and for no other reason."""
         losses = self.count("died")  # noticed some time after they have happened
+        if not self._atomic_moves:
+            losses = len(self.losses)  # a broker may notice long before, and tell others
         for line in self.lines:
-            if line.what in LOSSES and line.what != "died":
+            if self._atomic_moves and line.what in LOSSES and line.what != "died":
                 losses += 1
             elif line.what == "started" and line.redeliveries > losses:
                 yield f"{line.id}: {line.redeliveries} redeliveries after {losses} losses"
@@ -172,6 +196,8 @@ class Account:
                 yield f"dead letter {line.id} with {line.attempt} failures of {LAST_ATTEMPT}"
 
     def _owned_twice(self) -> Iterator[str]:
+        if self.losses and not self._atomic_moves:
+            return  # there may be two of it
         by_id: dict[str, list[Run]] = defaultdict(list)
         for run in self.runs():
             by_id[run.id].append(run)

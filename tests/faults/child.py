@@ -27,6 +27,8 @@ class Options(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     doom: str = ""  # the failpoint where it dies
     passes: int = 0  # and how often it gets by before
     max_file_bytes: int | None = None
+    heartbeat: float = 30.0
+    arguments: Mapping[str, str] = {}  # of the queue
 
     @property
     def allowed(self) -> int:

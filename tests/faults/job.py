@@ -6,11 +6,12 @@ import asyncio
 import os
 import random
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from queuecraft import Event, Message, QueueCraft, Retry, Worker
+from queuecraft import Event, Message, Queue, QueueCraft, Retry, Worker
 from tests.faults.page import Page
 
 QUEUE: Final = "jobs"
@@ -80,10 +81,11 @@ def worker_of(
     concurrency: int = 4,
     prefetch: int = 8,
     max_redeliveries: int = 1000,
+    arguments: Mapping[str, str] | None = None,
 ) -> Worker:
     """The worker of the queue, the same in every process."""
     worker = qc.worker(
-        QUEUE,
+        Queue(QUEUE, Job, arguments=arguments or {}),
         retry=RETRY,
         concurrency=concurrency,
         prefetch=prefetch,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from queuecraft import QueueCraft
 from tests.faults.child import Options, run
-from tests.faults.job import QUEUE
+from tests.faults.job import QUEUE, Hands, worker_of
 from tests.faults.page import Page
 
 SCRATCH = "scratch"
@@ -40,7 +41,10 @@ async def do(errand: Errand, qc: QueueCraft) -> None:
 
 
 async def main(options: OperatorOptions, page: Page) -> None:
-    async with QueueCraft(options.url) as qc:
+    qc = QueueCraft(options.url)
+    # Whose queue is declared with ours: a driver may know of no others.
+    worker_of(qc, Hands(Path(options.folder), page), arguments=options.arguments)
+    async with qc:
         page.write("ready")
         await do(options.errand, qc)
 

@@ -76,10 +76,15 @@ class Publisher:
 
 async def main(options: PublisherOptions, page: Page) -> None:
     qc = QueueCraft(
-        options.url, publish_timeout=options.timeout, reconnect_delay=0.05, reconnect_attempts=None
+        options.url,
+        publish_timeout=options.timeout,
+        heartbeat=options.heartbeat,
+        reconnect_delay=0.05,
+        reconnect_attempts=None,
     )
     watch(qc, options, page)
-    worker_of(qc, Hands(Path(options.folder), page))  # whose queue is declared with ours
+    # Whose queue is declared with ours.
+    worker_of(qc, Hands(Path(options.folder), page), arguments=options.arguments)
     async with qc:
         publisher = Publisher(qc, options, page)
 

@@ -36,6 +36,12 @@ class Broker:
     """Constants of its driver, as `module:NAME`: it does at once what it would do now and then."""
     short_lease: Mapping[str, float] = field(default_factory=dict)
     """More of them: a consumer that stands still loses what it holds within a second."""
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    """What the queue is declared with."""
+    atomic_moves: bool = True
+    """Whether nobody who dies can leave behind both a message and its retry."""
+    unsettled: Callable[[], int] | None = None
+    """How many messages are not done with, where the driver cannot tell; it may take its time."""
 
 
 class Scene:
@@ -66,7 +72,7 @@ class Scene:
     async def qc(self) -> QueueCraft:
         """To look at the broker with; connected when it is first needed, not before."""
         if self._qc is None:
-            self._qc = QueueCraft(self.broker.url)
+            self._qc = QueueCraft(self.broker.url, reconnect_delay=0.05)
             await self._qc.open()
         return self._qc
 
@@ -89,7 +95,8 @@ class Scene:
         **options: Any,
     ) -> Process:
         """A process of any kind."""
-        told = kind(url=self.broker.url, folder=str(self.folder), **options)
+        usual: dict[str, Any] = {"url": self.broker.url, "arguments": self.broker.arguments}
+        told = kind(**{**usual, **options}, folder=str(self.folder))
         return self._start(program, told, environment)
 
     def again(self, process: Process) -> Process:
@@ -141,7 +148,8 @@ class Scene:
     async def declare(self) -> None:
         """Make the queue of jobs before anybody works on it."""
         qc = await self.qc
-        await worker_of(qc, Hands(self.folder, self.page)).declare()
+        hands = Hands(self.folder, self.page)
+        await worker_of(qc, hands, arguments=self.broker.arguments).declare()
 
     async def publish(self, *jobs: Job, by: QueueCraft | None = None) -> None:
         """Publish jobs from the process of the test."""
@@ -185,11 +193,15 @@ class Scene:
         deadline = time.monotonic() + PATIENCE
         while True:
             info = await self.queue()
-            if not (info.ready or info.in_flight or info.delayed):
+            if not (info.ready or info.in_flight or info.delayed or await self._unsettled()):
                 return
             if time.monotonic() > deadline:
                 raise AssertionError(f"still at work: {info}; {self._troubles()}")
             await asyncio.sleep(0.02)
+
+    async def _unsettled(self) -> int:
+        ask = self.broker.unsettled
+        return 0 if ask is None else await asyncio.to_thread(ask)
 
     def _troubles(self) -> str:
         said = (f"{each!r}: {each.output[-2000:]}" for each in self.processes if each.output)
@@ -198,7 +210,7 @@ class Scene:
     # -- the account ---------------------------------------------------------------------------
 
     def account(self) -> Account:
-        return Account.of(self.folder)
+        return Account.of(self.folder, atomic_moves=self.broker.atomic_moves)
 
     async def queue(self) -> QueueInfo:
         return await (await self.qc).admin.inspect(QUEUE)
@@ -218,6 +230,7 @@ class Scene:
 
     async def redrive(self) -> None:
         """Mend what is wrong and send all dead letters back."""
+        await self.declare()  # a driver may know of no queues but those it has seen
         count = await self.note_dead_letters()
         self.mend()
         report = await (await self.qc).dead_letters.redrive(QUEUE)

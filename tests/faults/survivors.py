@@ -22,7 +22,8 @@ class Survivors:
         self._scene = scene
         self._idle = idle
         self._qc = QueueCraft(scene.broker.url)
-        self._worker = worker_of(self._qc, Hands(scene.folder, scene.page))
+        hands = Hands(scene.folder, scene.page)
+        self._worker = worker_of(self._qc, hands, arguments=scene.broker.arguments)
         self._numbers = count()
         self._resting = False
         self._publishing: asyncio.Task[None] | None = None

@@ -217,3 +217,17 @@ def test_half_a_line_is_not_taken_for_one(tmp_path: Path) -> None:
         file.write(b'{"at":1,"pid":2,"what":"ready"}\n')
     with pytest.raises(AssertionError, match="ends in the middle of a line"):
         read(tmp_path)
+
+
+def test_where_moves_are_not_atomic_a_copy_may_run_once_for_each_of_its_attempts() -> None:
+    story = Story().published("a").failed("a", 1).killed(1, allowed=1)
+    story.failed("a", 1, pid=2).failed("a", 2, pid=2).failed("a", 2, pid=2)
+    story.run("a", 3, pid=2).run("a", 3, pid=2)
+    story.wrong("3 duplicates, at most 1 allowed")
+    Account(story.lines, atomic_moves=False).check(EMPTY)
+
+
+def test_where_moves_are_not_atomic_more_copies_than_allowed_are_too_many() -> None:
+    story = Story().published("a").run("a").killed(1, allowed=1).run("a", pid=2).run("a", pid=3)
+    with pytest.raises(AssertionError, match="2 duplicates, at most 1 allowed"):
+        Account(story.lines, atomic_moves=False).check(EMPTY)

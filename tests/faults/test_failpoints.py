@@ -74,6 +74,7 @@ async def redriving(scene: Scene, point: str) -> None:
         scene.mend()
         await scene.dies(_operator(scene, point, "redrive"))
         await scene.quiet()
+        await scene.declare()
         await (await scene.qc).dead_letters.redrive(QUEUE)
         await scene.quiet()
         await scene.check()

@@ -42,7 +42,12 @@ async def main(options: WorkerOptions, page: Page) -> None:
     stopping = asyncio.Event()
     early = options.stop_early
     hands = LastWords(folder, page, stopping) if early else Hands(folder, page, pace=options.pace)
-    qc = QueueCraft(options.url, reconnect_delay=0.05, reconnect_attempts=None)
+    qc = QueueCraft(
+        options.url,
+        heartbeat=options.heartbeat,
+        reconnect_delay=0.05,
+        reconnect_attempts=None,
+    )
     watch(qc, options, page)
     worker = worker_of(
         qc,
@@ -50,6 +55,7 @@ async def main(options: WorkerOptions, page: Page) -> None:
         concurrency=options.concurrency,
         prefetch=options.prefetch,
         max_redeliveries=options.max_redeliveries,
+        arguments=options.arguments,
     )
     async with qc:
         await worker.start()
