@@ -85,6 +85,26 @@ async def test_no_more_than_prefetch_is_held_at_any_moment(inline: bool) -> None
 
 
 @both
+async def test_a_message_that_comes_while_several_run_finds_a_runner(
+    inline: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever takes the last one that was fetched leaves somebody behind to fetch the next."""
+    monkeypatch.setattr("queuecraft.runtime.runner.SLICE", 60.0)  # nobody gives up the loop
+    gate = Gate()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", concurrency=4).on(number, gate.handle)
+        async with running(worker):
+            await quiet()
+            await stage.qc.publish_many(number, [0, 1])
+            await gate.entered(2)
+            await quiet()
+            await stage.qc.publish_many(number, [2, 3])
+            await gate.entered(4)
+            gate.open()
+            await at_rest(stage.driver, "numbers")
+
+
+@both
 async def test_one_slow_handler_does_not_keep_the_others_from_new_messages(inline: bool) -> None:
     gate, seen = Gate(), Ledger()
     async with tidy(inline=inline) as stage:
@@ -178,10 +198,6 @@ def all_passed(gate: Gate, count: int) -> bool:
     return len(gate.passed) == count
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="KNOWN BUG: on a machine whose cores are busy a wake-up is lost now and then",
-)
 @both
 async def test_every_runner_goes_back_to_work_after_an_empty_spell(inline: bool) -> None:
     """A wake-up that got lost would leave a runner asleep for good."""

@@ -33,8 +33,8 @@ class Intake:
     """What was received and not begun, and the runners waiting for more.
 
     The runner that finds nothing to do fetches for all; the others park, and are woken one by
-    one while there is more to take than runners at work. `settler` is the present session: it
-    goes with the connection, and everything received through it goes too.
+    one while there is more to take than runners at work, or nobody fetches. `settler` is the
+    present session: it goes with the connection, and everything received through it goes too.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class Intake:
         self.settler: Settler | None = None
         self.parked: deque[asyncio.Future[None]] = deque()
         self.waking = False
+        self.fetcher: asyncio.Task[Any] | None = None
         self.paused: str | None = None
         self.closing = False
         self._queue = queue
@@ -65,7 +66,6 @@ class Intake:
         self._clock = clock
         self._owner = owner
         self._prefetch = prefetch
-        self._fetcher: asyncio.Task[Any] | None = None
         self._interruptible = False
         self._interrupted = False
         self._waiting: set[Timer] = set()  # for those that wait in their lanes
@@ -76,7 +76,7 @@ class Intake:
     @property
     def idle(self) -> bool:
         """Whether a runner should be woken to fetch."""
-        return self._fetcher is None and bool(self.parked) and not self.waking
+        return self.fetcher is None and bool(self.parked) and not self.waking
 
     async def fetch(self, slot: Slot) -> bool:
         """Receive for all runners; False when there is nothing to be done now but wait."""
@@ -85,12 +85,12 @@ class Intake:
                 _wake(self._quiet)
                 return False
             self.unclaim(slot)  # its message is settled
-        if self._fetcher is not None or self._held_back():
+        if self.fetcher is not None or self._held_back():
             return False
         settler = self.settler
         if settler is not None and settler.held >= self._prefetch:
             return False
-        self._fetcher = asyncio.current_task()
+        self.fetcher = asyncio.current_task()
         try:
             try:
                 if settler is None:
@@ -111,7 +111,7 @@ class Intake:
             if self._interrupted and slot.task is not None:
                 slot.task.uncancel()
             self._interruptible = self._interrupted = False
-            self._fetcher = None
+            self.fetcher = None
             if self.parked and not self.waking:
                 self.wake()
         return True
@@ -319,9 +319,9 @@ class Intake:
 
     def _interrupt(self) -> None:
         # Only where nothing can be half done: waiting for a connection or for a message.
-        if self._fetcher is not None and self._interruptible and not self._interrupted:
+        if self.fetcher is not None and self._interruptible and not self._interrupted:
             self._interrupted = True
-            self._fetcher.cancel()
+            self.fetcher.cancel()
 
     def _forget_waiting(self) -> None:
         for timer in self._waiting:

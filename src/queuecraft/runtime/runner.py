@@ -72,8 +72,8 @@ class Runner:
                 started = perf_counter()
                 continue
             delivery = buffer.popleft()
-            if parked and buffer and not intake.waking:
-                intake.wake()
+            if parked and not intake.waking and (buffer or intake.fetcher is None):
+                intake.wake()  # to handle the next, or to fetch it
             settler = intake.settler
             if settler is None:
                 continue  # the connection broke: the broker delivers it again
