@@ -189,15 +189,22 @@ class Scene:
         return process in self._busy
 
     async def quiet(self) -> None:
-        """Wait until there is nothing to be done in the queue."""
-        deadline = time.monotonic() + PATIENCE
+        """Wait until there is nothing to be done in the queue, as long as something is done."""
+        written, deadline = 0, time.monotonic() + PATIENCE
         while True:
             info = await self.queue()
-            if not (info.ready or info.in_flight or info.delayed or await self._unsettled()):
+            left = info.ready or info.in_flight or info.delayed or await self._unsettled()
+            if not left:
                 return
+            if (now := self._written()) != written:
+                written, deadline = now, time.monotonic() + PATIENCE
             if time.monotonic() > deadline:
-                raise AssertionError(f"still at work: {info}; {self._troubles()}")
+                raise AssertionError(f"stands still with {left} left: {info}; {self._troubles()}")
             await asyncio.sleep(0.02)
+
+    def _written(self) -> int:
+        """How many bytes all processes have written down."""
+        return sum(page.stat().st_size for page in self.folder.glob("*.page"))
 
     async def _unsettled(self) -> int:
         ask = self.broker.unsettled
