@@ -126,6 +126,24 @@ async def test_what_cannot_be_handled_is_kept_with_its_story_and_can_be_sent_bac
         assert await qc.dead_letters.count("billing") == 0
 
 
+async def test_dead_letters_are_sent_back_by_one_who_knows_nothing_of_the_queue(
+    rabbitmq_url: str,
+) -> None:
+    """Without the management interface a broker cannot be asked which queues it has."""
+    async with QueueCraft(rabbitmq_url) as qc:
+        worker = qc.worker("numbers", retry=NoRetry()).on(number, Ledger().failing("numbers"))
+        async with running(worker):
+            await qc.publish_many(number, range(3))
+            await until_ready(qc, "numbers.dlq", 3)
+    for name in ("numbers", "numbers.dlq"):
+        async with QueueCraft(rabbitmq_url) as stranger:
+            report = await stranger.dead_letters.redrive(name, limit=1)
+            assert (report.moved, report.refused) == (1, 0)
+    async with QueueCraft(rabbitmq_url) as stranger:
+        await stranger.dead_letters.redrive("numbers", to="numbers")
+        await until_ready(stranger, "numbers", 3)
+
+
 async def test_dead_letters_go_where_they_are_told(rabbitmq_url: str) -> None:
     seen = Ledger()
     qc = QueueCraft(rabbitmq_url, retry=NoRetry())

@@ -32,6 +32,11 @@ class _Place:
         infos = await self.driver.inspect([self.queue])
         return (infos[0].ready or 0) if infos else 0
 
+    async def targets(self, named: str) -> set[str]:
+        """The queues it may be sent to: those the broker tells of, and one that somebody names."""
+        known = [*await self.driver.inspect(), *await self.driver.inspect([named])]
+        return {info.name for info in known} - {self.queue}
+
     async def sweep(self) -> Sweep:
         total = await self.total()
         subscription = await self.driver.subscribe(Queue(self.queue), prefetch=max(total, 1))
@@ -107,7 +112,7 @@ class DeadLetters:
         """
         _check_above_zero("redrive", limit=limit, rate=rate)
         async with self._look(queue) as place:
-            targets = {info.name for info in await place.driver.inspect()} - {place.queue}
+            targets = await place.targets(to or queue.removesuffix(".dlq"))
             if to is not None and to not in targets:
                 raise ConfigError(f"there is no queue {to!r} to redrive to")
             total = await place.total()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
 
 import msgspec
 from pamqp import commands
@@ -37,6 +39,29 @@ class Arrival(msgspec.Struct, frozen=True, gc=False, eq=False):
     routing_key: str
     properties: Properties
     body: bytes
+
+
+GLANCE: Final = 0.5  # seconds to wait for messages that are said to be there
+
+
+@asynccontextmanager
+async def glance(
+    wire: Wire, queue: str, wanted: int, *, exclusive: bool = False
+) -> AsyncGenerator[Consuming]:
+    """Hold the next so many messages of a queue, or as many as come. What is not acked within the
+    block is back in its place after it."""
+    channel = Consuming(wire)
+    try:
+        await channel.consume(queue, prefetch=wanted, exclusive=exclusive)
+        try:
+            async with asyncio.timeout(GLANCE):
+                while len(channel.arrivals) < wanted and not channel.ended:
+                    await channel.arrived_more()
+        except TimeoutError:
+            pass  # others were faster
+        yield channel
+    finally:
+        await channel.close()
 
 
 class Consuming(Channel):
@@ -85,6 +110,11 @@ class Consuming(Channel):
         """Whether it is given nothing."""
         return self._stopped
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more can come."""
+        return self.lost is not None or self._cancelled
+
     async def arrived(self) -> None:
         """Wait until there is something, or nothing more can come."""
         if not self.arrivals:
@@ -92,7 +122,7 @@ class Consuming(Channel):
 
     async def arrived_more(self) -> None:
         """Wait until there is one more, or nothing more can come."""
-        if self.lost is None and not self._cancelled:
+        if not self.ended:
             if self._expected is None or self._expected.done():
                 self._expected = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._expected)

@@ -114,5 +114,14 @@ def binding(destination: str) -> str:
     return _ANY + destination
 
 
+def destination(routing_key: str) -> str:
+    """Where something was on its way to, by the routing key it had in a level of delay.
+
+    >>> destination(way(0.5, "q.billing")[1])
+    'q.billing'
+    """
+    return routing_key.split(".", LEVELS)[-1]
+
+
 def _digest(name: str) -> str:
     return sha256(name.encode()).hexdigest()[:16]

@@ -30,9 +30,10 @@ from queuecraft.drivers.base import (
 from queuecraft.drivers.rabbitmq import delays
 from queuecraft.drivers.rabbitmq.address import Address
 from queuecraft.drivers.rabbitmq.confirms import OPEN, REFUSED, TAKEN, Flight, Parcel, Publishing
-from queuecraft.drivers.rabbitmq.consuming import Consuming
+from queuecraft.drivers.rabbitmq.consuming import Consuming, glance
 from queuecraft.drivers.rabbitmq.envelope import is_counted, message_of, parcel
 from queuecraft.drivers.rabbitmq.inspection import Inspection
+from queuecraft.drivers.rabbitmq.latecomers import Latecomers
 from queuecraft.drivers.rabbitmq.login import log_in
 from queuecraft.drivers.rabbitmq.management import Management
 from queuecraft.drivers.rabbitmq.methods import QueueDelete, QueuePurge
@@ -50,7 +51,6 @@ RELEASED: Final = (
 )
 ELECTION: Final = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds a level of delay may take for its leader
 NOT_NOW: Final = Unknown(QueueError("a level of delay has no leader"))
-GLANCE: Final = 0.5  # seconds to wait for the messages of a peek
 
 
 class RabbitDriver(Driver):
@@ -120,6 +120,7 @@ class RabbitDriver(Driver):
         await self._topology().queue(queue)
         self._queues[queue.name] = queue
         self._exchanges.update((each.exchange.name, each.exchange) for each in queue.bindings)
+        await self._latecomers().bring(queue)
         if (dead := queue.dead_letters) is not None:
             self._queues.setdefault(dead.queue, Queue(dead.queue))
             self._exchanges.setdefault(dead.exchange, Exchange(dead.exchange))
@@ -130,6 +131,7 @@ class RabbitDriver(Driver):
         known = self._queues.get(queue) or Queue(queue)
         more = tuple(each for each in bindings if each not in known.bindings)
         self._queues[queue] = replace(known, bindings=known.bindings + more)
+        await self._latecomers().bring(Queue(queue, bindings=tuple(bindings)))
 
     async def unbind(self, queue: str, bindings: Sequence[Binding]) -> None:
         await self._topology().unbind(queue, bindings)
@@ -211,18 +213,9 @@ class RabbitDriver(Driver):
         wanted = min(limit, ready)
         if not wanted:
             return []
-        glance = Consuming(self._wire())
-        try:
-            with refusable("peek", queue):
-                await glance.consume(queue, prefetch=wanted)
-            async with asyncio.timeout(GLANCE):
-                while len(glance.arrivals) < wanted:
-                    await glance.arrived_more()
-        except TimeoutError:
-            pass  # others were faster
-        finally:
-            seen = list(glance.arrivals)
-            await glance.close()  # and all of it is back in its place
+        with refusable("peek", queue):
+            async with glance(self._wire(), queue, wanted) as held:
+                seen = list(held.arrivals)
         deliveries: list[Delivery] = []
         for arrival in seen:
             message, counted, noted = message_of(arrival, queue)
@@ -314,6 +307,9 @@ class RabbitDriver(Driver):
         if self._declarer is None:
             raise _closed()
         return self._declarer
+
+    def _latecomers(self) -> Latecomers:
+        return Latecomers(self._wire(), self.send_parcels)
 
     def _look(self) -> Inspection:
         if self._inspection is None:
