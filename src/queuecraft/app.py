@@ -467,13 +467,15 @@ class QueueCraft:
         }
         times = [self._publisher.last_success, *(w.counters.last_success for w in self._workers)]
         last = max((time for time in times if time is not None), default=None)
-        healthy = connection.state == "connected" and not paused
+        blocked = None if connection.current is None else connection.current.blocked
+        healthy = connection.state == "connected" and not paused and blocked is None
         return Health(
             status="healthy" if healthy else "unhealthy",
             connection_state=connection.state,
             last_message_at=_moment(last),
             last_error=connection.last_error,
             disconnected_at=None if connection.current else _moment(connection.lost_at),
+            blocked=blocked,
             paused=paused,
         )
 

@@ -250,6 +250,15 @@ async def test_a_name_no_broker_takes_is_refused(stage: Stage, name: str) -> Non
     assert await stage.qc.admin.queues() == []
 
 
+async def test_virtual_hosts_are_refused_where_there_are_none(stage: Stage) -> None:
+    with pytest.raises(UnsupportedFeature, match="local has no virtual hosts; give each tenant"):
+        await stage.qc.admin.virtual_hosts()
+    with pytest.raises(UnsupportedFeature):
+        await stage.qc.admin.make_virtual_host("shop")
+    with pytest.raises(ConfigError, match="a virtual host needs a name"):
+        await stage.qc.admin.make_virtual_host("")
+
+
 async def test_a_deleted_queue_does_not_come_back_with_the_next_connection(stage: Stage) -> None:
     await stage.qc.admin.declare("scratch", dead_letters=False)
     await stage.qc.admin.delete("scratch")

@@ -10,7 +10,16 @@ from typing import Any
 from queuecraft.admin.moving import Moving
 from queuecraft.admin.peeked import PeekedMessage
 from queuecraft.admin.unknown import UnknownQueue
-from queuecraft.drivers.base import Binding, Delivery, Driver, Exchange, Queue, QueueInfo, Topology
+from queuecraft.drivers.base import (
+    Binding,
+    Delivery,
+    Driver,
+    Exchange,
+    Queue,
+    QueueInfo,
+    Topology,
+    VirtualHosts,
+)
 from queuecraft.model.errors import (
     ConfigError,
     ConnectionLost,
@@ -211,6 +220,19 @@ class Admin:
             bindings = await self._bindings(driver, patterns, exchange, headers)
             await driver.unbind(queue, bindings)
 
+    async def virtual_hosts(self) -> list[str]:
+        """The virtual hosts of the broker that the user may see. On RabbitMQ, through its
+        management interface; elsewhere there are none, and this is an `UnsupportedFeature`."""
+        async with self._broker() as driver:
+            return await _divided(driver).virtual_hosts()
+
+    async def make_virtual_host(self, name: str) -> None:
+        """Make a virtual host in which the user may do everything: a place of its own for each
+        tenant. Needs a user who is an administrator."""
+        check_name("virtual host", name)
+        async with self._broker() as driver:
+            await _divided(driver).make_virtual_host(name)
+
     # -- removing and moving -------------------------------------------------------------------
 
     async def purge(self, queue: str) -> int:
@@ -377,6 +399,16 @@ class Admin:
 def _binding(exchange: Exchange, pattern: str, headers: Mapping[str, Any] | None = None) -> Binding:
     check_name("event", pattern)
     return Binding(exchange, pattern, dict(headers or {}))
+
+
+def _divided(driver: Driver) -> VirtualHosts:
+    if not isinstance(driver, VirtualHosts):
+        name = driver.traits.name
+        raise UnsupportedFeature(
+            f"{name} has no virtual hosts; give each tenant a prefix or an address of its own",
+            broker=name,
+        )
+    return driver
 
 
 def _check_above_zero(operation: str, **values: float | None) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -40,6 +40,7 @@ __all__ = [
     "Topology",
     "Traits",
     "Unknown",
+    "VirtualHosts",
 ]
 
 
@@ -143,6 +144,11 @@ class Driver(ABC):
         """Disconnect. What subscriptions still hold goes back to its queues as redeliveries.
         Never raises for a connection that is already gone."""
 
+    @property
+    def blocked(self) -> str | None:
+        """Why the broker takes no messages though the connection stands, if it says so."""
+        return None
+
     @abstractmethod
     async def prepare(self, exchanges: Sequence[Exchange]) -> None:
         """Make what a publisher needs: exchanges or topics, never queues. Idempotent."""
@@ -195,6 +201,19 @@ class Driver(ABC):
     @abstractmethod
     async def delete(self, queue: str) -> None:
         """Remove the queue with its bindings and messages. Its dead-letter queue stays."""
+
+
+@runtime_checkable
+class VirtualHosts(Protocol):
+    """A driver whose broker is divided into virtual hosts, one of which it is connected to."""
+
+    async def virtual_hosts(self) -> list[str]:
+        """The names of those the user may see."""
+        ...
+
+    async def make_virtual_host(self, name: str) -> None:
+        """Make one, in which the user may do everything. Idempotent."""
+        ...
 
 
 class Subscription(ABC):

@@ -23,6 +23,8 @@ class Health:
     last_message_at: datetime | None = None
     last_error: str | None = None
     disconnected_at: datetime | None = None
+    blocked: str | None = None
+    """Why the broker takes no messages, if it says so: publishes wait."""
     paused: Mapping[str, str] = field(default_factory=dict)
     """Queues that are not consumed though they should be, and why."""
 

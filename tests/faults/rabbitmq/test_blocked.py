@@ -45,12 +45,15 @@ async def test_publishes_wait_for_a_blocked_broker_and_consuming_goes_on(
                 with pytest.raises(PublishError, match=r"within 0\.5 s") as raised:
                     await hasty.publish("order.placed", "in vain, or late")
                 assert raised.value.outcome == "unknown"
+                assert hasty.health_check().blocked == "low on memory"
+                assert not hasty.health_check().ok
 
                 await stack.enter_async_context(at_work(billing))
                 await seen.has(*range(50))
                 assert not any(each.done() for each in waiting)
                 assert seen.payloads == list(range(50))
             await asyncio.gather(*waiting)
+            assert hasty.health_check().ok
             await seen.has(*range(60), "in vain, or late")
 
     numbers = [each for each in seen.payloads if isinstance(each, int)]

@@ -49,7 +49,7 @@ class Channel:
         said = method(self.number, command)
         async with self._turn:
             if self.lost is not None:
-                raise self.lost
+                raise self.lost.with_traceback(None)
             self._waiting = asyncio.get_running_loop().create_future()
             self.wire.write(said)
             try:

@@ -82,7 +82,7 @@ class Publishing(Channel):
         """Send, and wait until each is answered for or the channel is lost."""
         await self.wire.drained()
         if self.lost is not None:
-            raise self.lost
+            raise self.lost.with_traceback(None)
         most = self.wire.frame_max - OVERHEAD
         out: list[bytes] = []
         routes, number = self._routes, self.number

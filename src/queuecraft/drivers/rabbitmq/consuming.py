@@ -130,7 +130,7 @@ class Consuming(Channel):
     def check_open(self) -> None:
         """Raise if nothing can be settled any more."""
         if self.lost is not None:
-            raise self.lost
+            raise self.lost.with_traceback(None)
 
     def check(self) -> None:
         """Raise if nothing more can come."""

@@ -248,9 +248,8 @@ class RabbitDriver(Driver):
         return [_receipt(flight, at, each) for at, each in enumerate(parcels)]
 
     @property
-    def blocked(self) -> bool:
-        """Whether the broker takes no messages at the moment, being short of memory or disk."""
-        return self._publishing is not None and self._publishing.wire.blocked is not None
+    def blocked(self) -> str | None:
+        return None if self._publishing is None else self._publishing.wire.blocked
 
     def released(self, ids: Iterable[str]) -> None:
         """We are giving these back: that they come again is no sign of a crash."""

@@ -88,8 +88,9 @@ async def _introduce(
     except Closed as error:
         if error.code != REFUSED:
             raise
+        # Not told who: where a password with a colon was read from a file, it is half of that.
         raise ConnectionLost(
-            f"user {user!r} or the password is wrong, or may not log in from here",
+            "the user name or the password is wrong, or the user may not log in from here",
             broker="rabbitmq",
         ) from None
     assert isinstance(tune, commands.Connection.Tune)

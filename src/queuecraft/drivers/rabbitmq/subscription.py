@@ -65,7 +65,7 @@ class RabbitSubscription(Subscription):
             while self._errands:  # which go on if this is cancelled
                 await asyncio.wait(self._errands)
             if self._failed is not None:
-                raise self._failed
+                raise self._failed.with_traceback(None)
             self._check()
             if channel.stopped:
                 self._start(channel.resume())

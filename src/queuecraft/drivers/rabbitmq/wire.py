@@ -63,7 +63,7 @@ class Wire(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         """Send, together with whatever else is written in this turn of the loop."""
         if self.lost is not None:
-            raise self.lost
+            raise self.lost.with_traceback(None)
         self._out.append(data)
         if not self._writing:
             self._writing = True
@@ -78,7 +78,7 @@ class Wire(asyncio.Protocol):
         while self._full is not None:
             await asyncio.shield(self._full)
         if self.lost is not None:
-            raise self.lost
+            raise self.lost.with_traceback(None)
 
     def join(self, channel: Receiver) -> int:
         """A free number for a channel."""
@@ -99,7 +99,7 @@ class Wire(asyncio.Protocol):
     async def ask(self, command: Frame | None, *answers: type[Frame]) -> Frame:
         """Say something about the connection as a whole, and wait for an answer."""
         if self.lost is not None:
-            raise self.lost
+            raise self.lost.with_traceback(None)
         self._waiting = self._loop.create_future()
         if command is not None:
             self.write_command(command)
