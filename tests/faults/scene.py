@@ -151,11 +151,11 @@ class Scene:
         hands = Hands(self.folder, self.page)
         await worker_of(qc, hands, arguments=self.broker.arguments).declare()
 
-    async def publish(self, *jobs: Job, by: QueueCraft | None = None) -> None:
+    async def publish(self, *jobs: Job, by: QueueCraft | None = None, **options: Any) -> None:
         """Publish jobs from the process of the test."""
         for each in jobs:
             self.page.write("publishing", each.id, temper=each.temper)
-        await (by or await self.qc).publish_many(job, jobs)
+        await (by or await self.qc).publish_many(job, jobs, **options)
         for each in jobs:
             self.page.write("published", each.id)
 

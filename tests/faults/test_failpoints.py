@@ -22,7 +22,14 @@ from tests.faults.worker import WorkerOptions
 Death: TypeAlias = Callable[[Scene, str], Awaitable[None]]
 """Lets a process die at a place, among others that live on."""
 
-OTHERS: Final = ["testing", "drivers/rabbitmq", "drivers/redis", "drivers/kafka"]
+OTHERS: Final = [
+    "testing",
+    "drivers/rabbitmq",
+    "drivers/redis",
+    "drivers/kafka",
+    "runtime/delayed",
+    "stores",
+]
 """Folders of the product that have no part in this."""
 
 NOT_PASSED: Final = {"move.after_send": "the broker moves a message in one step"}

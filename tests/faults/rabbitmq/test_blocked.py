@@ -13,8 +13,6 @@ from queuecraft import PublishError, QueueCraft
 from tests.brokers.rabbitmq import RabbitMQ
 from tests.faults.rabbitmq.handlers import Seen, at_work, hold_and_die
 
-pytestmark = pytest.mark.faults  # minutes in all; `make faults` runs it
-
 
 @asynccontextmanager
 async def short_of_memory(rabbitmq: RabbitMQ) -> AsyncGenerator[None]:

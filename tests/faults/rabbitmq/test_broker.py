@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from tests.brokers.rabbitmq import RabbitMQ
 from tests.faults.rabbitmq.test_network import goes_on, notice
 from tests.faults.scene import Scene
-
-pytestmark = pytest.mark.faults  # minutes in all; `make faults` runs it
 
 
 async def test_a_broker_killed_under_load_and_started_again_has_lost_nothing(

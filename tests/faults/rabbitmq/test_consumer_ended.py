@@ -11,8 +11,6 @@ from queuecraft import Message, QueueCraft, Unroutable
 from tests.brokers.rabbitmq import RabbitMQ
 from tests.faults.rabbitmq.handlers import Seen, at_work, disconnections, until
 
-pytestmark = pytest.mark.faults  # minutes in all; `make faults` runs it
-
 
 async def test_a_queue_deleted_under_its_worker_is_declared_again_and_the_worker_goes_on(
     rabbitmq_url: str,

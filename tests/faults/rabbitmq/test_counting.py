@@ -14,8 +14,6 @@ from queuecraft.drivers.rabbitmq.confirms import Parcel
 from queuecraft.drivers.target import Target
 from tests.faults.rabbitmq.handlers import Seen, at_work, hold_and_die
 
-pytestmark = pytest.mark.faults  # minutes in all; `make faults` runs it
-
 IDS = [f"m-{n}" for n in range(10)]
 QUEUE = Queue("billing")
 

@@ -14,8 +14,6 @@ from tests.faults.test_crash_loop import (
     test_a_message_that_kills_its_worker_ends_as_a_dead_letter_and_its_neighbours_do_not as told,
 )
 
-pytestmark = pytest.mark.faults  # minutes in all; `make faults` runs it
-
 QUEUES = {"classic": {}, "quorum": {"x-queue-type": "quorum"}}
 
 

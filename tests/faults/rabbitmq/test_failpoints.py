@@ -7,10 +7,32 @@ from typing import Final
 import pytest
 
 from tests.faults.failpoints import failpoints
+from tests.faults.job import QUEUE, Job
+from tests.faults.rabbitmq.handlers import until
 from tests.faults.scene import Scene
 from tests.faults.test_failpoints import Death, burying, handling, publishing, redriving
 
-pytestmark = pytest.mark.faults  # minutes in all; `make faults` runs it
+KEPT: Final = "qc.undelivered.dlq"
+
+
+async def homecoming(scene: Scene, point: str) -> None:
+    """It dies while it sends on what was due for a queue that was missing."""
+    await scene.declare()
+    qc = await scene.qc
+    jobs = [Job(f"late-{n}") for n in range(5)]
+    await scene.publish(*jobs, delay=0.3)
+    await qc.admin.delete(QUEUE)
+
+    async def all_kept() -> bool:
+        return (await qc.admin.inspect(KEPT)).ready == len(jobs)
+
+    await until(all_kept)
+    await scene.dies(scene.worker(environment={"QUEUECRAFT_FAILPOINT": point}))
+    scene.worker()
+    await scene.busy(scene.processes[-1])
+    await scene.finish()
+    assert (await qc.admin.inspect(KEPT)).ready == 0
+
 
 POINTS: Final[list[tuple[Death, str]]] = [
     (publishing, "publish.after_send"),
@@ -22,12 +44,20 @@ POINTS: Final[list[tuple[Death, str]]] = [
     (burying, "again.after_send"),
     (redriving, "move.after_send"),
     (redriving, "redrive.after_move"),
+    (homecoming, "latecomers.after_send"),
 ]
 
-OTHERS: Final = ["testing", "drivers/local", "drivers/redis", "drivers/kafka"]
+OTHERS: Final = [
+    "testing",
+    "drivers/local",
+    "drivers/redis",
+    "drivers/kafka",
+    "runtime/delayed",
+    "stores",
+]
 """Folders of the product that have no part in this."""
 
-AGAIN: Final = {"ack.before", "move.before", "move.after_send"}
+AGAIN: Final = {"latecomers.after_send", "ack.before", "move.before", "move.after_send"}
 """A job was run, and nobody was told: it is run again."""
 
 

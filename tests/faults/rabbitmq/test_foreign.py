@@ -20,8 +20,6 @@ from tests.brokers.installation import Program, Unavailable, ensure
 from tests.brokers.management import vhost_of
 from tests.faults.rabbitmq.handlers import Seen, at_work, until
 
-pytestmark = pytest.mark.faults  # minutes in all; `make faults` runs it
-
 AMQP_PUBLISH: Final = Program("amqp-publish", "amqp-tools")
 
 ODD_HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {

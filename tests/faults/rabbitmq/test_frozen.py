@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import signal
 
-import pytest
-
 from tests.faults.job import Job
 from tests.faults.scene import Scene
 from tests.faults.test_frozen import begun_by, handled_by
-
-pytestmark = pytest.mark.faults  # minutes in all; `make faults` runs it
 
 
 async def test_late_acks_of_a_frozen_worker_change_nothing_and_it_joins_again(

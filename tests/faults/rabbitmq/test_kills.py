@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from tests.faults.scene import Scene
 from tests.faults.test_kills import kill_again_and_again
-
-pytestmark = pytest.mark.faults  # minutes in all; `make faults` runs it
 
 KILLS = 20
 

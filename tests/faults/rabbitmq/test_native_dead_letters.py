@@ -10,8 +10,6 @@ import pytest
 from queuecraft import Queue, QueueCraft
 from tests.faults.rabbitmq.handlers import Seen, at_work, until
 
-pytestmark = pytest.mark.faults  # minutes in all; `make faults` runs it
-
 LIMITS: Mapping[str, Mapping[str, Any]] = {
     "expired": {"x-message-ttl": 50},
     "maxlen": {"x-max-length": 2},

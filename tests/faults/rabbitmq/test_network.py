@@ -16,8 +16,6 @@ from tests.faults.scene import Scene
 from tests.link import Side
 from tests.proxy import Proxy
 
-pytestmark = pytest.mark.faults  # minutes in all; `make faults` runs it
-
 CUTS = 12
 
 

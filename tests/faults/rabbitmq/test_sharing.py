@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.faults.scene import Scene
 from tests.faults.test_sharing import (
     test_two_publishers_and_two_workers_share_a_queue_without_loss_or_duplicate as told,
 )
-
-pytestmark = pytest.mark.faults  # minutes in all; `make faults` runs it
 
 
 async def test_two_publishers_and_two_workers_share_a_queue_without_loss_or_duplicate(

@@ -11,7 +11,7 @@ from pamqp import commands
 from queuecraft.drivers.base import ACCEPTED, Queue, Receipt
 from queuecraft.drivers.rabbitmq import delays
 from queuecraft.drivers.rabbitmq.confirms import Parcel
-from queuecraft.drivers.rabbitmq.consuming import Arrival, glance
+from queuecraft.drivers.rabbitmq.consuming import Arrival, Consuming, glance
 from queuecraft.drivers.rabbitmq.envelope import message_of, parcel
 from queuecraft.drivers.rabbitmq.methods import QueueDeclare
 from queuecraft.drivers.rabbitmq.refusals import NOT_FOUND, REFUSED
@@ -20,6 +20,7 @@ from queuecraft.drivers.rabbitmq.wire import Closed, Wire
 from queuecraft.failpoints import failpoint
 
 LOOKED_AT: Final = 10_000  # messages in one go; behind so many of others' nobody is found
+BATCH: Final = 100  # sent on in one go: so many may be there twice, if this process dies
 TURNS: Final = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds to wait while another looks through them
 
 
@@ -58,21 +59,7 @@ class Latecomers:
                 async with glance(
                     self._wire, delays.UNDELIVERED_QUEUE, count, exclusive=True
                 ) as held:
-                    arrivals = list(held.arrivals)
-                    parcels = [_sent_on(each, queue) for each in arrivals]
-                    ours = [each for each in parcels if each is not None]
-                    if not ours:
-                        return False
-                    receipts = iter(await self._send(ours))
-                    failpoint("latecomers.after_send")
-                    gone = [
-                        arrival.tag
-                        for arrival, sent in zip(arrivals, parcels, strict=True)
-                        if sent is not None and next(receipts) is ACCEPTED
-                    ]
-                    held.check_open()
-                    held.ack(gone)
-                    return len(gone) == len(arrivals)
+                    return await self._send_on(held, queue)
             except Closed as error:
                 if error.code != REFUSED or pause is None:
                     if error.code in (NOT_FOUND, REFUSED):
@@ -80,6 +67,28 @@ class Latecomers:
                     raise
                 await asyncio.sleep(pause)
         return False
+
+    async def _send_on(self, held: Consuming, queue: Queue) -> bool:
+        """Whether all that is held has gone."""
+        ours = [
+            (arrival.tag, sent)
+            for arrival in held.arrivals
+            if (sent := _sent_on(arrival, queue)) is not None
+        ]
+        gone = 0
+        for start in range(0, len(ours), BATCH):
+            batch = ours[start : start + BATCH]
+            receipts = await self._send([sent for _, sent in batch])
+            failpoint("latecomers.after_send")
+            taken = [
+                tag
+                for (tag, _), receipt in zip(batch, receipts, strict=True)
+                if receipt is ACCEPTED
+            ]
+            held.check_open()
+            held.ack(taken)
+            gone += len(taken)
+        return gone == len(held.arrivals)
 
 
 def _sent_on(arrival: Arrival, queue: Queue) -> Parcel | None:
