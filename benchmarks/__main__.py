@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -14,11 +14,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from benchmarks.file import GROUP as FILE
-from benchmarks.harness import Case, LoopFactory, Plan, RunFailed, measure
+from benchmarks.harness import Case, Group, LoopFactory, Plan, RunFailed, Skipped, measure
 from benchmarks.memory import GROUP as MEMORY
+from benchmarks.rabbitmq import CONSUMING, PUBLISHING
 from benchmarks.report import Outcome, document, show, write
+from tests.brokers.installation import Unavailable
 
-GROUPS = {group.name: group for group in (MEMORY, FILE)}
+GROUPS: dict[str, Group] = {group.name: group for group in (MEMORY, FILE, PUBLISHING, CONSUMING)}
 
 
 class Loop(StrEnum):
@@ -36,6 +38,15 @@ def loop_factory(loop: Loop) -> LoopFactory:
     except ModuleNotFoundError:
         raise typer.BadParameter("uvloop is not installed", param_hint="--loop") from None
     return uvloop.new_event_loop
+
+
+def broker_of(group: Group) -> AbstractContextManager[None] | None:
+    """What has to run while the group is measured."""
+    if group not in (PUBLISHING, CONSUMING):
+        return None
+    from benchmarks.rabbitmq.broker import serving
+
+    return serving()
 
 
 @contextmanager
@@ -104,8 +115,16 @@ def main(
     for one in chosen:
         cases, skipped = one.load(contender or ())
         try:
-            with progress_bar(console, len(cases) * (plan.rounds + 1)) as on_run:
+            with ExitStack() as stack:
+                if (broker := broker_of(one)) is not None:
+                    stack.enter_context(broker)
+                runs = len(cases) * (plan.rounds + 1)
+                on_run = stack.enter_context(progress_bar(console, runs))
                 results = measure(cases, plan, loop_factory=factory, on_run=on_run)
+        except Unavailable as error:
+            results = {}
+            names = dict.fromkeys(case.contender for case in cases)
+            skipped += [Skipped(name, f"no broker: {error}") for name in names]
         except RunFailed as error:
             typer.echo(f"no result: {error}", err=True)
             raise typer.Exit(2) from error

@@ -19,7 +19,23 @@ from rich.text import Text
 
 from benchmarks.harness import Group, Plan, Results, Series, Skipped, Spread, Verdict, fastest
 
-PACKAGES = ("queuecraft", "msgspec", "apsw", "taskiq", "pydantic", "dramatiq", "kombu", "uvloop")
+PACKAGES = (
+    "queuecraft",
+    "msgspec",
+    "apsw",
+    "pamqp",
+    "aiormq",
+    "aio-pika",
+    "pika",
+    "faststream",
+    "celery",
+    "taskiq",
+    "taskiq-aio-pika",
+    "pydantic",
+    "dramatiq",
+    "kombu",
+    "uvloop",
+)
 
 COLUMNS = ("contender", "case", "msg/s", "spread", "ratio")
 

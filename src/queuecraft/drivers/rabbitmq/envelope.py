@@ -66,6 +66,13 @@ def message_of(arrival: Arrival, queue: str | None = None) -> tuple[Outgoing, in
     event = arrival.routing_key
     published = due = expires = key = counted = None
     noted = 0
+    if (
+        headers
+        and len(headers) == 1  # as most messages have
+        and type(stamp := headers.get(PUBLISHED_AT)) is int
+        and 0 <= stamp <= 1000 * _LATEST
+    ):
+        published, headers = stamp / 1000, None
     if headers:
         dead = DEATH in headers and queue is not None
         headers = retold(headers, queue or "") if dead else dict(headers)

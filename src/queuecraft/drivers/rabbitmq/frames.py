@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from pamqp import frame
@@ -147,9 +148,8 @@ def read_properties(payload: bytes) -> tuple[int, Properties]:
             (more,) = Struct(">H").unpack_from(payload, at)
             at += 2
         values: list[Any] = [None] * 10
-        for bit, index, read in _PROPERTIES:
-            if flags & bit:
-                values[index], at = read(payload, at)
+        for index, read in _readers(flags):
+            values[index], at = read(payload, at)
     except (struct.error, IndexError) as error:
         raise Malformed(f"a header frame that does not end: {error}") from error
     if at > len(payload):
@@ -210,7 +210,8 @@ def _read_long(payload: bytes, at: int) -> tuple[int, int]:
     return value, at + 8
 
 
-_READERS: Final[tuple[Callable[[bytes, int], tuple[Any, int]], ...]] = (
+_Reader: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
+_READERS: Final[tuple[_Reader, ...]] = (
     read_short,
     read_short,
     read_table,
@@ -222,4 +223,10 @@ _READERS: Final[tuple[Callable[[bytes, int], tuple[Any, int]], ...]] = (
     read_short,
     _read_long,
 )
-_PROPERTIES: Final = tuple((1 << (15 - index), index, read) for index, read in enumerate(_READERS))
+
+
+@lru_cache(maxsize=256)
+def _readers(flags: int) -> tuple[tuple[int, _Reader], ...]:
+    """Those for the properties that are there, with their places: a few kinds of messages share
+    the same few."""
+    return tuple((at, read) for at, read in enumerate(_READERS) if flags & 1 << (15 - at))

@@ -1,0 +1,112 @@
+"""On RabbitMQ: publishing typed orders until they are confirmed, and handling a queue full of them.
+
+Every contender gets the same 225-byte order, typed in the way that is fastest for it, on the same
+broker, in a virtual host of its own: a durable classic queue, persistent messages, mandatory and
+confirmed, a prefetch of 100, acked after the handler. Publishing is timed from the first call to
+the last confirmation, consuming from the first message in a handler to the last, from a queue that
+was filled before. Each run counts what was handled and asks the broker what is left, and refuses
+to give a figure if a message is missing, doubled or not acknowledged.
+
+What each one does for a message differs, and its module says so. aiormq and pika are bare clients:
+they neither type nor retry, and what little they need for this is written into the benchmark.
+Comparisons are with each as its documentation sets it up; aiormq is also shown without waiting for
+its socket to drain (`wait=False`). QueueCraft publishes through a topic exchange, which costs the
+broker more than the queue's own name, as most others do it: `send` is the same work as theirs.
+`python -m benchmarks.rabbitmq.latency` tells how long a message takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from benchmarks.harness import Case, Contender, Group, Skipped, TimesFaster
+
+AIORMQ_PUBLISHING = ("aiormq: publish, 100 in flight",)
+AIORMQ_CONSUMING = ("aiormq: consume",)
+
+CONTENDERS = (
+    Contender("QueueCraft", "benchmarks.rabbitmq.ours", needs=("pamqp",)),
+    Contender("aiormq", "benchmarks.rabbitmq.aiormq_client", needs=("aiormq",)),
+    Contender("aio-pika", "benchmarks.rabbitmq.aio_pika_client", needs=("aio_pika",)),
+    Contender("pika", "benchmarks.rabbitmq.pika_client", needs=("pika",)),
+    Contender(
+        "FastStream",
+        "benchmarks.rabbitmq.faststream_app",
+        needs=("faststream", "fast_depends", "aio_pika"),
+    ),
+    Contender("Celery", "benchmarks.rabbitmq.celery_app", needs=("celery",)),
+    Contender("Dramatiq", "benchmarks.rabbitmq.dramatiq_actor", needs=("dramatiq", "pika")),
+    Contender(
+        "Taskiq",
+        "benchmarks.rabbitmq.taskiq_task",
+        needs=("taskiq", "taskiq_aio_pika", "pydantic"),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Half(Group):
+    """Those of the contenders' cases that begin with this verb."""
+
+    verb: str
+
+    def load(self, only: Collection[str] = ()) -> tuple[list[Case], list[Skipped]]:
+        cases, skipped = Group.load(self, only)
+        return [case for case in cases if case.name.startswith(self.verb)], skipped
+
+
+PUBLISHING = Half(
+    name="rabbitmq-publish",
+    title="On RabbitMQ, publish to confirmed",
+    verb="publish",
+    contenders=CONTENDERS,
+    reference=AIORMQ_PUBLISHING,
+    claims=(
+        TimesFaster(
+            text="publish, 100 in flight, against FastStream",
+            subject="QueueCraft: publish, 100 in flight",
+            peers=("FastStream: publish, 100 in flight",),
+            times=3,
+        ),
+        TimesFaster(
+            text="publish, 100 in flight, against bare aiormq",
+            subject="QueueCraft: publish, 100 in flight",
+            peers=AIORMQ_PUBLISHING,
+            times=1.7,
+        ),
+    ),
+)
+
+CONSUMING = Half(
+    name="rabbitmq-consume",
+    title="On RabbitMQ, from a full queue to handled and acked",
+    verb="consume",
+    contenders=CONTENDERS,
+    reference=AIORMQ_CONSUMING,
+    claims=(
+        TimesFaster(
+            text="consume, 100 handlers, against FastStream",
+            subject="QueueCraft: consume, 100 handlers",
+            peers=("FastStream: consume",),
+            times=6,
+        ),
+        TimesFaster(
+            text="consume, 100 handlers, against bare aiormq",
+            subject="QueueCraft: consume, 100 handlers",
+            peers=AIORMQ_CONSUMING,
+            times=3,
+        ),
+        TimesFaster(
+            text="consume, 100 handlers, against the fastest of pika, Celery, Dramatiq, Taskiq",
+            subject="QueueCraft: consume, 100 handlers",
+            peers=(
+                "pika: consume",
+                "Celery: consume, solo",
+                "Dramatiq: consume, 8 threads",
+                "Taskiq: consume",
+            ),
+            times=1,
+        ),
+    ),
+)
