@@ -49,6 +49,12 @@ class Flight:
         self.error: ConnectionLost | None = None
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
+    async def landed(self) -> None:
+        """Wait until each is answered for or the channel is lost."""
+        await self.done
+        for at in self.unfit:
+            self.states.insert(at, REFUSED)
+
     def settle(self, start: int, end: int, state: int) -> None:
         """So it is with these."""
         states = self.states
@@ -80,6 +86,12 @@ class Publishing(Channel):
 
     async def publish(self, parcels: Sequence[Parcel]) -> Flight:
         """Send, and wait until each is answered for or the channel is lost."""
+        flight = await self.depart(parcels)
+        await flight.landed()
+        return flight
+
+    async def depart(self, parcels: Sequence[Parcel]) -> Flight:
+        """Send, and wait for nothing but room in the buffer."""
         await self.wire.drained()
         if self.lost is not None:
             raise self.lost.with_traceback(None)
@@ -108,9 +120,8 @@ class Publishing(Channel):
             self._next += len(parcels)
             self._flights.append(flight)
             self.wire.write(b"".join(out))
-            await flight.done
-        for at in unfit:
-            flight.states.insert(at, REFUSED)
+        else:
+            flight.done.set_result(None)
         flight.unfit = unfit
         return flight
 
