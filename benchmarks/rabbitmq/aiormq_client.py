@@ -19,6 +19,7 @@ from benchmarks.harness import Case, Measurement
 from benchmarks.order import Order, orders
 from benchmarks.rabbitmq.broker import place, verify_depth
 from benchmarks.rabbitmq.stretch import (
+    EVENT,
     PREFETCH,
     QUEUE,
     Pace,
@@ -32,11 +33,14 @@ encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(Order).decode
 
 
-def publisher(channel: Any, *, wait: bool) -> Callable[[Order], Awaitable[None]]:
+def publisher(
+    channel: Any, *, wait: bool, exchange: str = "", routing_key: str = QUEUE
+) -> Callable[[Order], Awaitable[None]]:
     async def publish(order: Order) -> None:
         await channel.basic_publish(
             encode(order),
-            routing_key=QUEUE,
+            exchange=exchange,
+            routing_key=routing_key,
             properties=aiormq.spec.Basic.Properties(
                 content_type="application/json", delivery_mode=2
             ),
@@ -55,6 +59,24 @@ async def publish(messages: int, *, pace: Pace[Order], wait: bool = True) -> Mea
             channel = await connection.channel()
             await channel.queue_declare(QUEUE, durable=True)
             measurement = await timed(pace(publisher(channel, wait=wait), payloads), messages)
+        finally:
+            await connection.close()
+        await verify_depth(url, QUEUE, messages)
+    return measurement
+
+
+async def publish_by_topic(messages: int) -> Measurement:
+    """Through a topic exchange, as QueueCraft publishes events."""
+    payloads = orders(Order, messages)
+    with place() as url:
+        connection = await aiormq.connect(url)
+        try:
+            channel = await connection.channel()
+            await channel.exchange_declare("events", exchange_type="topic", durable=True)
+            await channel.queue_declare(QUEUE, durable=True)
+            await channel.queue_bind(QUEUE, "events", EVENT)
+            publish = publisher(channel, wait=True, exchange="events", routing_key=EVENT)
+            measurement = await timed(in_flight(publish, payloads), messages)
         finally:
             await connection.close()
         await verify_depth(url, QUEUE, messages)
@@ -97,6 +119,7 @@ def case(name: str, run: Callable[[int], Awaitable[Measurement]]) -> Case:
 CASES = (
     case("publish, 100 in flight", partial(publish, pace=in_flight)),
     case("publish, 100 in flight, wait=False", partial(publish, pace=in_flight, wait=False)),
+    case("publish by topic, 100 in flight", publish_by_topic),
     case("publish, one at a time", partial(publish, pace=one_at_a_time)),
     case("consume", consume),
     case("consume, wait=False", partial(consume, wait=False)),

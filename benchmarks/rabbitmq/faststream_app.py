@@ -11,12 +11,13 @@ from functools import partial
 from typing import Any
 
 from fast_depends.msgspec import MsgSpecSerializer
-from faststream.rabbit import Channel, RabbitBroker, RabbitQueue
+from faststream.rabbit import Channel, ExchangeType, RabbitBroker, RabbitExchange, RabbitQueue
 
 from benchmarks.harness import Case, Measurement
 from benchmarks.order import Order, orders
 from benchmarks.rabbitmq.broker import place, verify_depth
 from benchmarks.rabbitmq.stretch import (
+    EVENT,
     PREFETCH,
     QUEUE,
     Pace,
@@ -58,6 +59,23 @@ async def publish(messages: int, *, pace: Pace[Order]) -> Measurement:
     return measurement
 
 
+async def publish_by_topic(messages: int) -> Measurement:
+    """Through a topic exchange, as QueueCraft publishes events."""
+    payloads = orders(Order, messages)
+    events = RabbitExchange("events", type=ExchangeType.TOPIC, durable=True)
+    with place() as url:
+        async with connecting(url) as broker:
+            exchange = await broker.declare_exchange(events)
+            await (await broker.declare_queue(billing)).bind(exchange, EVENT)
+
+            async def publish(order: Order) -> None:
+                await broker.publish(order, routing_key=EVENT, exchange=events, persist=True)
+
+            measurement = await timed(in_flight(publish, payloads), messages)
+        await verify_depth(url, QUEUE, messages)
+    return measurement
+
+
 async def consume(messages: int) -> Measurement:
     stretch = Stretch(messages)
 
@@ -83,6 +101,7 @@ def case(name: str, run: Callable[[int], Awaitable[Measurement]]) -> Case:
 
 CASES = (
     case("publish, 100 in flight", partial(publish, pace=in_flight)),
+    case("publish by topic, 100 in flight", publish_by_topic),
     case("publish, one at a time", partial(publish, pace=one_at_a_time)),
     case("consume", consume),
 )

@@ -16,6 +16,7 @@ from benchmarks.memory.ours import in_batches
 from benchmarks.order import Order, orders
 from benchmarks.rabbitmq.broker import place, verify_depth
 from benchmarks.rabbitmq.stretch import (
+    EVENT,
     IN_FLIGHT,
     PREFETCH,
     QUEUE,
@@ -27,7 +28,7 @@ from benchmarks.rabbitmq.stretch import (
 )
 from queuecraft import Event, Queue, QueueCraft
 
-order_placed = Event("order.placed", Order)
+order_placed = Event(EVENT, Order)
 
 
 async def make_queue(url: str) -> None:
@@ -102,8 +103,8 @@ def case(name: str, run: Callable[[int], Awaitable[Measurement]]) -> Case:
 
 CASES = (
     case("publish_many, batches of 500", publish_many),
-    case("publish, 100 in flight", partial(publish_singly, pace=in_flight)),
-    case("publish by send, 100 in flight", send_singly),
+    case("publish by topic, 100 in flight", partial(publish_singly, pace=in_flight)),
+    case("publish, 100 in flight", send_singly),
     case("publish, one at a time", partial(publish_singly, pace=one_at_a_time)),
     case(
         "consume, 100 handlers",

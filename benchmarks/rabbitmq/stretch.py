@@ -15,6 +15,7 @@ T = TypeVar("T")
 IN_FLIGHT = 100
 PREFETCH = 100
 QUEUE = "billing"
+EVENT = "order.placed"
 
 Publish = Callable[[T], Awaitable[object]]
 Pace = Callable[[Publish[T], Sequence[T]], Awaitable[None]]

@@ -66,8 +66,6 @@ class Flight:
             elif before == _RETURNING:
                 states[at] = RETURNED
                 self.left -= 1
-        if not self.left and not self.done.done():
-            self.done.set_result(None)
 
 
 class Publishing(Channel):
@@ -79,6 +77,8 @@ class Publishing(Channel):
         self._flights: deque[Flight] = deque()
         self._routes: dict[tuple[str, str], bytes] = {}
         self._returned: tuple[str, str] | None = None  # exchange and routing key
+        self._loop = asyncio.get_running_loop()
+        self._landing = False  # one has landed in this turn of the loop
 
     async def open(self) -> None:
         await super().open()
@@ -155,8 +155,7 @@ class Publishing(Channel):
     # -- inside --------------------------------------------------------------------------------
 
     def _on_confirm(self, tag: int, state: int, *, multiple: bool) -> None:
-        flights = self._flights
-        for flight in flights:
+        for flight in self._flights:
             at = tag - flight.first
             if at < 0:
                 break
@@ -165,8 +164,19 @@ class Publishing(Channel):
             elif at < len(flight.states):
                 flight.settle(at, at + 1, state)
                 break
-        while flights and not flights[0].left:
-            flights.popleft()
+        if not self._landing:
+            self._land()
+
+    def _land(self) -> None:
+        """One flight at each turn of the loop: brokers answer for many in one go, and whoever was
+        in the first is to publish again while the others are still landing."""
+        flight = next((each for each in self._flights if not each.left), None)
+        self._landing = flight is not None
+        if flight is not None:
+            self._flights.remove(flight)
+            if not flight.done.done():  # it may have been given up
+                flight.done.set_result(None)
+            self._loop.call_soon(self._land)
 
     def _on_return(self, exchange: str, routing_key: str, message_id: str | None) -> None:
         """It could not be routed; its confirm is still to come. Returns come in the order of
