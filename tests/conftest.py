@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import signal
 
-from tests.brokers.fixtures import rabbitmq, rabbitmq_url
+from tests.brokers.fixtures import rabbitmq, rabbitmq_url, redis, redis_url
 
-__all__ = ["rabbitmq", "rabbitmq_url"]
+__all__ = ["rabbitmq", "rabbitmq_url", "redis", "redis_url"]
 
 # A run in the background, or under nohup, ignores these, and so would every process that a test
 # starts and then interrupts.

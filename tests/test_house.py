@@ -183,6 +183,7 @@ HEAVY = (
     "confluent_kafka",
     "fastapi",
     "google.protobuf",
+    "hiredis",
     "opentelemetry",
     "pamqp",
     "prometheus_client",

@@ -5,22 +5,29 @@ from __future__ import annotations
 import os
 import sys
 
-from tests.brokers import installation
-from tests.brokers.rabbitmq import VARIABLE
+from tests.brokers import installation, rabbitmq, redis
 
 
 def install() -> int:
     """Install the brokers that are missing; without them CI fails, others are told."""
-    if os.environ.get(VARIABLE):
-        return 0
-    try:
-        installation.ensure(installation.RABBITMQ)
-    except installation.Unavailable as reason:
-        print(f"RabbitMQ: {reason}", file=sys.stderr)
-        if installation.in_ci():
-            return 1
-        print(f"Its tests will be SKIPPED. Or name a server in {VARIABLE}.", file=sys.stderr)
-    return 0
+    brokers = (
+        ("RabbitMQ", installation.RABBITMQ, rabbitmq.VARIABLE),
+        ("Redis", installation.REDIS, redis.VARIABLE),
+    )
+    status = 0
+    for name, programs, variable in brokers:
+        if os.environ.get(variable):
+            continue
+        try:
+            installation.ensure(programs)
+        except installation.Unavailable as reason:
+            print(f"{name}: {reason}", file=sys.stderr)
+            if installation.in_ci():
+                status = 1
+            else:
+                told = f"Its tests will be SKIPPED. Or name a server in {variable}."
+                print(told, file=sys.stderr)
+    return status
 
 
 if __name__ == "__main__":

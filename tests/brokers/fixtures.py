@@ -9,6 +9,8 @@ import pytest
 
 from tests.brokers.installation import Unavailable, in_ci
 from tests.brokers.rabbitmq import VARIABLE, RabbitMQ
+from tests.brokers.redis import VARIABLE as REDIS_VARIABLE
+from tests.brokers.redis import Redis
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +32,28 @@ def rabbitmq_url(rabbitmq: RabbitMQ) -> Iterator[str]:
     """A URL into an empty virtual host on it, which is this test's alone."""
     rabbitmq.start()
     with rabbitmq.vhost() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def redis() -> Iterator[Redis]:
+    """One Redis for all tests of a run, started by the first that asks.
+
+    A test that kills it may leave it so: `redis_url` starts it again.
+    """
+    try:
+        server = Redis.from_environment().__enter__()
+    except Unavailable as reason:
+        do_without(f"Redis: {reason}, or name a server in {REDIS_VARIABLE}")
+    with server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis: Redis) -> Iterator[str]:
+    """A URL with a prefix that is this test's alone; add `&mode=list` or another."""
+    redis.start()
+    with redis.prefix() as url:
         yield url
 
 

@@ -43,6 +43,8 @@ RABBITMQ_SERVER = Program(
 EPMD = Program("epmd", "erlang-base")
 OPENSSL = Program("openssl", "openssl")
 RABBITMQ = (RABBITMQ_SERVER, EPMD, OPENSSL)
+REDIS_SERVER = Program("redis-server", "redis-server")
+REDIS = (REDIS_SERVER, OPENSSL)
 
 
 def in_ci() -> bool:

@@ -12,6 +12,7 @@ from tests.brokers import installation
 from tests.brokers.fixtures import do_without
 from tests.brokers.installation import Program, Unavailable, ensure
 from tests.brokers.rabbitmq import VARIABLE
+from tests.brokers.redis import VARIABLE as REDIS_VARIABLE
 
 # "Installs" the program, if the list of packages is new enough, and lets the policy say whether
 # its service may start, as a package's own script does.
@@ -124,8 +125,10 @@ def test_a_missing_broker_is_skipped_on_a_laptop(monkeypatch, value):
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, machine: Path) -> Path:
     """A machine where nothing can be installed."""
-    monkeypatch.delenv(VARIABLE, raising=False)
-    monkeypatch.setattr(installation, "RABBITMQ", (BROKER,))
+    for variable in (VARIABLE, REDIS_VARIABLE):
+        monkeypatch.delenv(variable, raising=False)
+    for brokers in ("RABBITMQ", "REDIS"):
+        monkeypatch.setattr(installation, brokers, (BROKER,))
     (machine / "apt-get").unlink()
     return machine
 
@@ -142,7 +145,9 @@ def test_make_test_stops_without_a_broker_in_ci(bare, monkeypatch, capsys):
     assert "broker-server" in capsys.readouterr().err
 
 
-def test_nothing_is_installed_if_the_environment_names_a_broker(bare, monkeypatch):
+def test_nothing_is_installed_if_the_environment_names_the_brokers(bare, monkeypatch):
     monkeypatch.setenv("CI", "true")
     monkeypatch.setenv(VARIABLE, "amqp://localhost:5672")
+    assert command.install() == 1
+    monkeypatch.setenv(REDIS_VARIABLE, "redis://localhost:6379")
     assert command.install() == 0

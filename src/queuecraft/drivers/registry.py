@@ -21,6 +21,8 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "local": "queuecraft.drivers.local:drivers",
         "amqp": "queuecraft.drivers.rabbitmq:drivers",
         "amqps": "queuecraft.drivers.rabbitmq:drivers",
+        "redis": "queuecraft.drivers.redis:drivers",
+        "rediss": "queuecraft.drivers.redis:drivers",
     }
 )
 

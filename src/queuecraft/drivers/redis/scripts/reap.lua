@@ -1,0 +1,3 @@
+-- ARGV: none. Answers with how many were buried.
+
+return reap(now())

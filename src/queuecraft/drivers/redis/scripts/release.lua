@@ -1,0 +1,12 @@
+-- ARGV: queue, consumer, numbers in the order of the messages. To the head, in this order, and
+-- not counted.
+
+local queue, key = ARGV[1], base .. 'held:' .. ARGV[2]
+for at = #ARGV, 3, -1 do
+  local value = redis.call('HGET', key, ARGV[at])
+  if value then
+    redis.call('HDEL', key, ARGV[at])
+    redis.call('LPUSH', list(queue, ARGV[at]:sub(-1)), value)
+  end
+end
+return redis.status_reply('OK')

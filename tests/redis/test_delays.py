@@ -1,0 +1,126 @@
+"""Delays: by the server's clock, never early, fanning out when they are due."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from queuecraft.drivers.base import Binding, Exchange, Outgoing, Queue, Rejected
+from tests.redis.place import (
+    EVENTS,
+    Place,
+    asleep,
+    bound,
+    emptied,
+    event,
+    eventually,
+    ids,
+    received,
+    sent,
+    to,
+)
+
+MODES = pytest.mark.parametrize("mode", ["list", "stream"])
+
+
+@MODES
+async def test_a_delayed_event_reaches_the_queues_bound_when_it_is_due(
+    place: Place, mode: str
+) -> None:
+    driver = await place.driver(mode)
+    for name in ("stays", "leaves"):
+        await driver.declare(bound(name, "order.placed"))
+    due = time.time() + 0.2
+    await sent(driver, event("order.placed", due_at=due))
+    await driver.declare(bound("comes", "order.*"))
+    await driver.unbind("leaves", [Binding(EVENTS, "order.placed")])
+    for name in ("stays", "comes"):
+        got = await received(await driver.subscribe(Queue(name), prefetch=5))
+        assert ids(got) == ["m-1"]
+        assert time.time() >= due
+    assert await emptied(await driver.subscribe(Queue("leaves"), prefetch=5)) == []
+
+
+@MODES
+async def test_an_event_that_is_due_for_nobody_is_kept(place: Place, mode: str) -> None:
+    driver = await place.driver(mode)
+    for name in ("billing", "other"):
+        await driver.declare(bound(name, f"{name}.placed"))
+    await sent(driver, event("billing.placed", due_at=time.time() + 0.1))
+    await driver.delete("billing")
+    waiting = asyncio.create_task(received(await driver.subscribe(Queue("other"), prefetch=5)))
+    await eventually(lambda: driver.inspect(["qc.undelivered.dlq"]))
+    assert ids(await driver.peek("qc.undelivered.dlq", 5)) == ["m-1"]
+    waiting.cancel()
+
+
+async def test_an_event_nobody_is_bound_to_is_unroutable_at_once_though_delayed(
+    place: Place,
+) -> None:
+    driver = await place.driver()
+    await driver.prepare([EVENTS])
+    (receipt,) = await driver.send([event("order.placed", due_at=time.time() + 60)])
+    assert isinstance(receipt, Rejected)
+
+
+async def test_a_delayed_event_of_a_headers_exchange_is_routed_by_its_headers(
+    place: Place,
+) -> None:
+    reports = Exchange("reports", "headers")
+    driver = await place.driver()
+    for kind in ("pdf", "text"):
+        await driver.declare(Queue(kind, bindings=(Binding(reports, "", {"format": kind}),)))
+    message = Outgoing(
+        b"{}", "m-1", "reports", headers={"format": "pdf"}, due_at=time.time() + 0.05
+    )
+    await sent(driver, message)
+    assert ids(await received(await driver.subscribe(Queue("pdf"), prefetch=5))) == ["m-1"]
+    assert await emptied(await driver.subscribe(Queue("text"), prefetch=5)) == []
+
+
+@MODES
+async def test_one_who_waits_learns_of_what_is_due_sooner(place: Place, mode: str) -> None:
+    driver, other = await place.driver(mode), await place.driver(mode)
+    await driver.declare(bound("billing", "order.placed"))
+    consumer = await driver.subscribe(Queue("billing"), prefetch=5)
+    await sent(other, to("billing", "much later", due_at=time.time() + 3600))
+    await sent(other, event("order.placed", "later", due_at=time.time() + 3000))
+    for number in range(3):
+        waiting = asyncio.create_task(received(consumer))
+        await asleep(consumer)
+        due = time.time() + 0.05
+        soon = to("billing", f"m-{number}", due_at=due)
+        if number == 1:
+            soon = event("order.placed", f"m-{number}", due_at=due)
+        await sent(other, soon)
+        assert ids(await waiting) == [f"m-{number}"]
+        assert time.time() >= due
+
+
+@MODES
+async def test_more_than_a_script_brings_at_once_comes_in_order(place: Place, mode: str) -> None:
+    driver = await place.driver(mode)
+    await driver.declare(Queue("billing"))
+    due = time.time() + 0.2
+    names = [f"m-{n:04}" for n in range(1200)]
+    await sent(driver, *(to("billing", name, due_at=due) for name in names))
+    consumer = await driver.subscribe(Queue("billing"), prefetch=2000)
+    assert ids(await received(consumer, 1200)) == names
+
+
+@MODES
+async def test_purging_forgets_what_is_due_and_keeps_what_is_not(place: Place, mode: str) -> None:
+    driver = await place.driver(mode)
+    await driver.declare(Queue("billing"))
+    await sent(driver, to("billing", "due", due_at=time.time() + 0.01))
+    await sent(driver, to("billing", "later", due_at=time.time() + 3600))
+
+    async def is_ready() -> bool:
+        return (await driver.inspect(["billing"]))[0].ready == 1
+
+    await eventually(is_ready)
+    assert await driver.purge("billing") == 1
+    (info,) = await driver.inspect(["billing"])
+    assert (info.ready, info.delayed) == (0, 1)

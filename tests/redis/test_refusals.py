@@ -1,0 +1,230 @@
+"""What the server says no to, and what a user is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from queuecraft.drivers.base import Queue, Rejected
+from queuecraft.drivers.redis import drivers
+from queuecraft.drivers.target import Target
+from queuecraft.model.errors import ConfigError, ConnectionLost, PublishError, QueueError
+from tests.brokers.redis import Server
+from tests.redis.place import Place, bound, emptied, event, eventually, ids, received, sent, to
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[Server]:
+    """A server whose memory can be taken away."""
+    with Server({"maxmemory-policy": "noeviction"}) as server:
+        yield server
+
+
+@pytest.mark.parametrize("mode", ["list", "stream"])
+async def test_a_server_out_of_memory_rejects_and_workers_empty_it(
+    small: Server, mode: str
+) -> None:
+    place = Place(f"{small.url}?prefix=oom-{mode}")
+    driver = await place.driver(mode)
+    other = await place.driver(mode)
+    await driver.declare(bound("billing", "order.placed", dead_letters=None))
+    await driver.declare(Queue("elsewhere"))
+    await sent(driver, *(to("billing", f"m-{n}") for n in range(6)))
+    dying = await other.subscribe(Queue("billing"), prefetch=2)
+    consumer = await driver.subscribe(Queue("billing"), prefetch=10)
+    assert len(await received(dying, 2)) == 2
+    small.call("CONFIG", "SET", "maxmemory", "1")
+    try:
+        messages = [event("order.placed"), to("billing"), to("billing", due_at=4e9)]
+        for message in messages:
+            (receipt,) = await driver.send([message])
+            assert isinstance(receipt, Rejected)
+            assert isinstance(receipt.error, PublishError)
+            assert "out of memory" in receipt.error.message
+        held = await received(consumer, 4)
+        await consumer.release(held[:1])
+        held = [*held[1:], *await received(consumer)]
+        assert list(await consumer.ack(held)) == []
+        await dying.close()
+        got = await received(consumer, 2)
+        assert [(each.sent.id, each.redeliveries) for each in got] == [("m-0", 1), ("m-1", 1)]
+    finally:
+        small.call("CONFIG", "SET", "maxmemory", "0")
+        await place.close()
+
+
+async def test_a_server_that_evicts_is_warned_of(
+    small: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    small.call("CONFIG", "SET", "maxmemory", "100mb")
+    small.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    place = Place(f"{small.url}?prefix=evicts")
+    try:
+        await place.driver()
+    finally:
+        small.call("CONFIG", "SET", "maxmemory", "0")
+        small.call("CONFIG", "SET", "maxmemory-policy", "noeviction")
+        await place.close()
+    assert "noeviction (it is allkeys-lru)" in caplog.text
+
+
+async def test_a_server_that_cannot_save_rejects(small: Server) -> None:
+    place = Place(f"{small.url}?prefix=misconf")
+    driver = await place.driver()
+    await driver.declare(Queue("billing"))
+    (small.folder / "dump.rdb").mkdir()
+    small.call("CONFIG", "SET", "save", "3600 1")
+    small.call("BGSAVE")
+
+    async def has_failed() -> bool:
+        return b"rdb_last_bgsave_status:err" in await place.call("INFO", "persistence")
+
+    await eventually(has_failed)
+    try:
+        (receipt,) = await driver.send([to("billing")])
+        assert isinstance(receipt, Rejected)
+        assert "cannot write to its disk" in receipt.error.message
+    finally:
+        (small.folder / "dump.rdb").rmdir()
+        small.call("CONFIG", "SET", "save", "")
+        small.call("BGSAVE")
+        await place.close()
+
+
+async def test_a_replica_is_no_place_for_a_queue(small: Server) -> None:
+    with Server(more=f"replicaof 127.0.0.1 {small.port()}") as replica:
+        (driver,) = drivers(Target(f"{replica.url}?mode=list"))
+        with pytest.raises(ConnectionLost, match=f"replica of 127.0.0.1:{small.port()}"):
+            await driver.open()
+        await driver.close()
+
+
+async def test_a_master_that_becomes_a_replica_is_left(small: Server) -> None:
+    with Server() as server:
+        place = Place(f"{server.url}?prefix=demoted")
+        driver = await place.driver()
+        await driver.declare(Queue("billing"))
+        consumer = await driver.subscribe(Queue("billing"), prefetch=5)
+        server.call("REPLICAOF", "127.0.0.1", small.port())
+        with pytest.raises(ConnectionLost, match="READONLY"):
+            await driver.send([to("billing")])
+        with pytest.raises(ConnectionLost, match="READONLY"):
+            await consumer.receive(1, 0)
+        await place.close()
+
+
+async def test_a_wrong_or_missing_password_is_told_without_showing_it() -> None:
+    with Server({"requirepass": "s3cret"}) as server:
+        right = Place(f"{server.url}?prefix=locked")
+        await right.driver()
+        await right.close()
+        bare = f"127.0.0.1:{server.port()}"
+        for url, said in (
+            (f"redis://{bare}?mode=list", "wants a password"),
+            (f"redis://:hunter2@{bare}?mode=list", "the password is wrong"),
+            (f"redis://ada:hunter2@{bare}?mode=list", "user 'ada' or the password is wrong"),
+        ):
+            (driver,) = drivers(Target(url))
+            with pytest.raises(ConnectionLost, match=said) as caught:
+                await driver.open()
+            assert "hunter2" not in str(caught.value)
+            assert "hunter2" not in repr(driver)
+            await driver.close()
+
+
+async def test_a_password_that_nobody_asked_for_is_told(small: Server) -> None:
+    (driver,) = drivers(Target(f"redis://:hunter2@127.0.0.1:{small.port()}?mode=list"))
+    with pytest.raises(ConnectionLost, match="the server has none"):
+        await driver.open()
+    await driver.close()
+
+
+async def test_a_database_that_is_not_there_is_a_mistake(small: Server) -> None:
+    (driver,) = drivers(Target(f"redis://127.0.0.1:{small.port()}/99?mode=list"))
+    with pytest.raises(ConfigError, match="database 99"):
+        await driver.open()
+    await driver.close()
+
+
+async def test_a_user_with_the_rights_of_the_guide_can_do_everything(small: Server) -> None:
+    rights = ["on", ">s3cret", "~{allowed}:*", "&{allowed}:*", "+@all", "-@admin", "-@dangerous"]
+    small.call("ACL", "SETUSER", "ada", *rights, "+info", "+role", "+client")
+    url = f"redis://ada:s3cret@127.0.0.1:{small.port()}/0"
+    for mode in ("list", "stream", "pubsub"):
+        place = Place(f"{url}?prefix=allowed")
+        driver = await place.driver(mode)
+        await driver.declare(bound(mode, "order.placed"))
+        consumer = await driver.subscribe(Queue(mode), prefetch=5)
+        await sent(driver, event("order.placed"))
+        got = await received(consumer)
+        assert list(await consumer.ack(got)) == []
+        await driver.delete(mode)
+        await place.close()
+    place = Place(f"{url}?prefix=forbidden")
+    with pytest.raises(QueueError, match=r"NOPERM.*give the user"):
+        await (await place.driver()).declare(Queue("billing"))
+    await place.close()
+
+
+async def test_a_user_who_may_hardly_ask_anything_can_still_work(small: Server) -> None:
+    rights = ["on", ">s3cret", "~{bare}:*", "+@all", "-@admin", "-@dangerous", "-client", "+hello"]
+    small.call("ACL", "SETUSER", "bob", *rights)
+    place = Place(f"redis://bob:s3cret@127.0.0.1:{small.port()}/0?prefix=bare")
+    driver = await place.driver()
+    await driver.declare(Queue("billing"))
+    consumer = await driver.subscribe(Queue("billing"), prefetch=5)
+    assert driver.watch.deaf
+    assert await emptied(consumer) == []
+    await sent(driver, to("billing"))
+    assert ids(await received(consumer)) == ["m-1"]
+    await place.close()
+
+
+@pytest.mark.parametrize("mode", ["list", "stream"])
+async def test_a_key_of_another_type_fails_its_own_message_alone(place: Place, mode: str) -> None:
+    driver = await place.driver(mode)
+    for name in ("billing", "audit"):
+        await driver.declare(Queue(name))
+    await place.call("DEL", place.key("stream:billing"))
+    for key in ("queue:billing", "stream:billing"):
+        await place.call("SET", place.key(key), "mine")
+    first, second = await driver.send([to("billing"), to("audit")])
+    assert isinstance(first, Rejected)
+    assert "WRONGTYPE" in first.error.message
+    assert not isinstance(second, Rejected)
+    with pytest.raises(QueueError, match="WRONGTYPE"):
+        await (await driver.subscribe(Queue("billing"), prefetch=1)).receive(1, 0)
+
+
+async def test_what_cannot_be_encoded_is_rejected_alone(place: Place) -> None:
+    driver = await place.driver()
+    await driver.declare(Queue("billing"))
+    odd = to("billing", "odd", headers={"n": 2**80})
+    good, bad, fine = await driver.send([to("billing", "a"), odd, to("billing", "b")])
+    assert isinstance(bad, Rejected)
+    assert not isinstance(good, Rejected)
+    assert not isinstance(fine, Rejected)
+    assert all(isinstance(each, Rejected) for each in await driver.send([odd, odd], atomic=True))
+    assert ids(await emptied(await driver.subscribe(Queue("billing"), prefetch=5))) == ["a", "b"]
+
+
+async def test_a_queue_is_kept_in_one_way(place: Place) -> None:
+    lists, streams = await place.driver("list"), await place.driver("stream")
+    await lists.declare(bound("billing", "order.*"))
+    with pytest.raises(QueueError, match="mode='list'"):
+        await streams.declare(Queue("billing"))
+    await streams.declare(bound("audit", "order.*"))
+    await sent(streams, event("order.placed"))
+    for driver, name in ((streams, "billing"), (lists, "audit")):
+        assert ids(await received(await driver.subscribe(Queue(name), prefetch=5))) == ["m-1"]
+
+
+async def test_an_exclusive_queue_has_one_consumer(place: Place) -> None:
+    driver = await place.driver()
+    await driver.declare(Queue("mine", exclusive=True, auto_delete=True))
+    consumer = await driver.subscribe(Queue("mine"), prefetch=1)
+    with pytest.raises(QueueError, match="exclusive"):
+        await driver.subscribe(Queue("mine"), prefetch=1)
+    await consumer.close()
+    assert list(await driver.inspect(["mine"])) == []
