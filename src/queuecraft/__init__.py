@@ -7,6 +7,7 @@ from queuecraft.admin import Admin, PeekedMessage, UnknownQueue
 from queuecraft.app import QueueCraft
 from queuecraft.config import Settings
 from queuecraft.model.credentials import Credentials
+from queuecraft.model.delayed import DelayedSettings
 from queuecraft.model.errors import (
     AlreadySettled,
     CircuitOpen,
@@ -32,6 +33,14 @@ from queuecraft.observers.log import JsonFormatter
 from queuecraft.runtime.channel import channel, consume
 from queuecraft.runtime.counters import Metrics
 from queuecraft.runtime.dead_letters import DeadMessage, Filter, Redrive
+from queuecraft.runtime.delayed import (
+    CleanupResult,
+    CleanupStats,
+    Delayed,
+    DelayedMessage,
+    DelayedPage,
+    DelayedStats,
+)
 from queuecraft.runtime.health import Health
 from queuecraft.runtime.worker import Worker
 
@@ -39,12 +48,19 @@ __all__ = [
     "Admin",
     "AlreadySettled",
     "CircuitOpen",
+    "CleanupResult",
+    "CleanupStats",
     "ConfigError",
     "ConnectionLost",
     "ConsumeMetadata",
     "Credentials",
     "DeadLetter",
     "DeadMessage",
+    "Delayed",
+    "DelayedMessage",
+    "DelayedPage",
+    "DelayedSettings",
+    "DelayedStats",
     "Event",
     "Exchange",
     "Filter",

@@ -27,13 +27,15 @@ from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Policy, R
 from queuecraft.model.queue import Queue
 from queuecraft.model.settings import Settings, SettingsOptions
 from queuecraft.model.types import T
+from queuecraft.observers.delayed import DelayedObserver
 from queuecraft.observers.log import LogObserver
 from queuecraft.runtime.channel import channel_of, handlers_of
 from queuecraft.runtime.connection import Connection
 from queuecraft.runtime.counters import Metrics
 from queuecraft.runtime.dead_letters import DeadLetters
+from queuecraft.runtime.delayed import Delayed
 from queuecraft.runtime.engine import Engine
-from queuecraft.runtime.facts import ConnectionState, Fact, Facts, Shutdown
+from queuecraft.runtime.facts import ConnectionState, Fact, Facts, Shutdown, WorkerStarted
 from queuecraft.runtime.handler import Middleware, checked
 from queuecraft.runtime.health import Health
 from queuecraft.runtime.options import PublishOptions
@@ -109,6 +111,7 @@ class QueueCraft:
             drivers = (drivers or Drivers()).create(Target(settings.url, clock, settings))
         connection = Connection(drivers, settings, clock, facts)
         LogObserver(facts.log).attach(facts)
+        DelayedObserver(facts.log, settings.delayed.webhook).attach(facts)
         self.settings = settings
         self._engine = Engine(
             settings=settings,
@@ -123,6 +126,10 @@ class QueueCraft:
             middleware=list(checked(middleware)),
         )
         self._publisher = self._engine.publisher
+        self._delayed = Delayed(self._engine)
+        if settings.delayed.service:
+            self._delayed.check()
+            facts.observe(WorkerStarted, lambda _: self._delayed.start())
         self._workers: list[Worker] = []
         self._named_queues: dict[str, Queue[Any]] = {}
         self._shutting_down: asyncio.Future[None] | None = None
@@ -452,6 +459,11 @@ class QueueCraft:
         """What an operator does: see, peek, declare, bind, move, purge and delete."""
         return Admin(self._engine, self.dead_letters, self._holds_dead_letters)
 
+    @property
+    def delayed(self) -> Delayed:
+        """Delayed messages that can be listed, limited and cancelled: add, list, stats, cleanup."""
+        return self._delayed
+
     def health_check(self) -> Health:
         """Healthy while connected and consuming; otherwise what is wrong, and since when.
 
@@ -526,6 +538,7 @@ class QueueCraft:
         for error in await asyncio.gather(*stops, return_exceptions=True):
             if error is not None:  # the rest is to be closed all the same
                 engine.facts.log.error("a worker did not stop well", exc_info=error)
+        await self._delayed.close(max(1.0, deadline - loop.time()))
         await _by(deadline, engine.publisher.flush())
         await engine.publisher.close()
         await engine.connection.close()

@@ -2,6 +2,11 @@
 
 from queuecraft.runtime.facts import (
     ConnectionStateChanged,
+    DelayedAlert,
+    DelayedCleaned,
+    DelayedDelivered,
+    DelayedRecovered,
+    DelayedRefused,
     Disconnected,
     Fact,
     LoopBlocked,
@@ -26,6 +31,11 @@ from queuecraft.runtime.facts import (
 
 __all__ = [
     "ConnectionStateChanged",
+    "DelayedAlert",
+    "DelayedCleaned",
+    "DelayedDelivered",
+    "DelayedRecovered",
+    "DelayedRefused",
     "Disconnected",
     "Fact",
     "LoopBlocked",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from queuecraft import DeadLetter, Retry, Settings
 from queuecraft.config.names import GROUPS, NAMES, VARIABLES
+from queuecraft.model.delayed import DelayedSettings
 from queuecraft.model.settings import NAMES as KEYWORDS
 
 GUIDE = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -31,9 +32,10 @@ ALIASES = {
 
 def test_every_setting_has_a_name_in_files() -> None:
     keys = {name.key.replace(".", "_") for name in NAMES.values()}
-    assert set(KEYWORDS) - {"retry", "dead_letter"} <= keys
+    assert set(KEYWORDS) - {"retry", "dead_letter", "delayed"} <= keys
     assert {f"retry.{each.name}" for each in fields(Retry)} <= set(NAMES)
     assert {f"dead_letter.{each.name}" for each in fields(DeadLetter)} <= set(NAMES)
+    assert {f"delayed.{each.name}" for each in fields(DelayedSettings)} <= set(NAMES)
     assert {each.name for each in fields(Settings)} <= set(KEYWORDS)
 
 
@@ -47,7 +49,8 @@ def test_every_name_has_a_variable_that_is_no_other_s() -> None:
 
 def test_the_names_of_others_are_known() -> None:
     assert {alias: NAMES[alias].key for alias in ALIASES} == ALIASES
-    assert {"queue", "retry", "dead_letter", "dead_letter_queue", "shutdown", "redis"} == GROUPS
+    groups = {"queue", "retry", "dead_letter", "dead_letter_queue", "shutdown", "redis", "delayed"}
+    assert groups == GROUPS
 
 
 def test_the_guide_lists_every_name_with_its_default() -> None:

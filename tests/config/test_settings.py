@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from queuecraft import ConfigError, DeadLetter, NoDeadLetter, NoRetry, QueueCraft, Retry, Settings
 from queuecraft.model import address
 from queuecraft.model.checks import shown
+from queuecraft.model.delayed import DelayedSettings
 from queuecraft.model.settings import CHECKS, NAMES, default
 
 NAN, INF = float("nan"), float("inf")
@@ -64,6 +65,7 @@ WRONG: dict[str, list[Any]] = {
     "redis_mode": ["lists", "", 5, True, ["list"]],
     "redis_delivery": ["exactly-once", "", None, 5],
     "max_message_bytes": [*WRONG_COUNTS, None],
+    "delayed": [None, 10, True, {"limit": 10}, Retry()],
     "journal": ["journal/", True, "", 5],
     "journal_payload": ["full", "", None, 5],
 }
@@ -96,6 +98,7 @@ RIGHT: dict[str, list[Any]] = {
     "redis_mode": [None, "list", "pubsub", "stream"],
     "redis_delivery": ["at-least-once", "at-most-once"],
     "max_message_bytes": [1],
+    "delayed": [DelayedSettings(), DelayedSettings(limit=1)],
     "journal": [None],
     "journal_payload": ["headers"],
 }

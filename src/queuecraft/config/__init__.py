@@ -15,6 +15,7 @@ from queuecraft.config.layer import Layer, keywords, merged
 from queuecraft.config.report import Report
 from queuecraft.config.toml import toml_layer
 from queuecraft.model.checks import refusal
+from queuecraft.model.delayed import DelayedSettings
 from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Retry
 from queuecraft.model.settings import ADDRESS, Settings, misfits
 
@@ -93,6 +94,8 @@ def _settings(layers: Sequence[Layer], choices: Choices, report: Report) -> Sett
     if inside := _table(found, "dead_letter"):
         on = inside.pop("enabled", True)
         values["dead_letter"] = DeadLetter(**inside) if on else NoDeadLetter()
+    if inside := _table(found, "delayed"):
+        values["delayed"] = DelayedSettings(**inside)
     return Settings(**{name: values[name] for name in values if name in _FIELDS})
 
 

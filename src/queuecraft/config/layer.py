@@ -112,7 +112,7 @@ def _hidden(below: Layer, over: Layer) -> set[str]:
         hidden.add("credentials")
     if "credentials" in over and over["credentials"].value is not None:
         hidden.add("password")
-    for group in ("retry", "dead_letter"):
+    for group in ("retry", "dead_letter", "delayed"):
         if group in over:  # the whole policy, from code
             hidden |= {key for key in below if key.startswith(f"{group}.")}
     return hidden

@@ -10,6 +10,8 @@ from types import MappingProxyType
 from typing import Any
 
 from queuecraft.model.checks import FLAG, FROM_ONE, FROM_ZERO, NAME, SECONDS, Check, number, or_none
+from queuecraft.model.delayed import CHECKS as DELAYED
+from queuecraft.model.delayed import DEFAULTS as DELAYED_DEFAULTS
 from queuecraft.model.policy import Retry
 from queuecraft.model.settings import CHECKS, default
 
@@ -79,7 +81,7 @@ def _own() -> list[Name]:
     names = [
         Name(_OWN.get(name, name), _OWN.get(name, name), check, default(name))
         for name, check in CHECKS.items()
-        if name not in ("retry", "dead_letter", "credentials")
+        if name not in ("retry", "dead_letter", "delayed", "credentials")
     ]
     names.append(Name("credentials_file", "credentials", _PATH, "None", _home))
     defaults = {each.name: each.default for each in fields(Retry)}
@@ -88,6 +90,9 @@ def _own() -> list[Name]:
     for name in ("exchange", "queue", "routing_key"):
         path = f"dead_letter.{name}"
         names.append(Name(path, path, NAME, "made from the original"))
+    for name, check in DELAYED.items():
+        path = f"delayed.{name}"
+        names.append(Name(path, path, check, DELAYED_DEFAULTS[name]))
     for group in ("retry", "dead_letter"):
         on = f"{group}.enabled"
         names += [Name(on, on, FLAG, "true"), Name(group, on, FLAG, "true", meant=_MEANT[group])]

@@ -28,6 +28,7 @@ from queuecraft.model.checks import (
     whole,
 )
 from queuecraft.model.credentials import Source
+from queuecraft.model.delayed import DelayedSettings
 from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Policy, Retry
 from queuecraft.model.queue import EXCHANGE_TYPES, Exchange, ExchangeType
 
@@ -71,6 +72,7 @@ class SettingsOptions(TypedDict, total=False):
     redis_mode: RedisMode | None
     redis_delivery: RedisDelivery
     max_message_bytes: int
+    delayed: DelayedSettings
     journal: str | PathLike[str] | None
     journal_payload: str
 
@@ -123,6 +125,7 @@ class Settings:
     redis_mode: RedisMode | None = None
     redis_delivery: RedisDelivery = "at-least-once"
     max_message_bytes: int = 16 * 1024 * 1024
+    delayed: DelayedSettings = field(default_factory=DelayedSettings)
     journal: str | PathLike[str] | None = None
     journal_payload: str = "headers"
 
@@ -227,6 +230,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "redis_mode": or_none(one_of("list", "pubsub", "stream")),
         "redis_delivery": one_of("at-least-once", "at-most-once"),
         "max_message_bytes": FROM_ONE,
+        "delayed": instance(DelayedSettings, expected="DelayedSettings(…)"),
         "journal": not_yet(None, "the journal"),
         "journal_payload": not_yet("headers", "the journal"),
     }

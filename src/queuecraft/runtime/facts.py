@@ -179,6 +179,50 @@ class LoopBlocked(Fact, frozen=True, eq=False, kw_only=True):
     stack: str
 
 
+class DelayedDelivered(Fact, frozen=True, eq=False, kw_only=True):
+    """Delayed messages have left `qc.delayed` for their queues."""
+
+    messages: Sequence[Outgoing]
+
+
+class DelayedRefused(Fact, frozen=True, eq=False, kw_only=True):
+    """Delayed messages were due and could not be delivered; they wait and are tried again.
+    `error` is what was said of the first."""
+
+    count: int
+    error: str
+
+
+class DelayedCleaned(Fact, frozen=True, eq=False, kw_only=True):
+    """A cleanup of `qc.delayed` has ended, perhaps with nothing to do; `error` if it failed."""
+
+    cleaned: int
+    refused: int
+    seconds: float
+    size: int | None
+    policy: str
+    error: str | None = None
+
+
+class DelayedAlert(Fact, frozen=True, eq=False, kw_only=True):
+    """Too many delayed messages wait, or they grow by more than usual. Told once, until it is
+    over; `about` says which, `status` how bad it is."""
+
+    about: Literal["size", "growth"]
+    status: Literal["warning", "critical"]
+    size: int
+    limit: int
+    growth_per_minute: float | None
+
+
+class DelayedRecovered(Fact, frozen=True, eq=False, kw_only=True):
+    """What there was an alert about is over."""
+
+    about: Literal["size", "growth"]
+    size: int
+    limit: int
+
+
 class Shutdown(Fact, frozen=True, eq=False, kw_only=True):
     """Everything is closed. The last fact of a QueueCraft."""
 

@@ -34,6 +34,7 @@ from queuecraft.drivers.local.sqlite.catalogue import Catalogue
 from queuecraft.drivers.local.sqlite.database import CommitUnknown, Database, value
 from queuecraft.drivers.local.sqlite.schedule import Schedule
 from queuecraft.drivers.local.sqlite.session import Session
+from queuecraft.drivers.local.sqlite.shared import SharedFile
 from queuecraft.drivers.local.sqlite.storage import Stored
 from queuecraft.drivers.local.sqlite.subscription import SqliteSubscription, gone
 from queuecraft.drivers.local.sqlite.waiters import Waiters
@@ -270,6 +271,21 @@ class SqliteDriver(Driver):
             purged += gone
             await asyncio.sleep(0)
         return purged
+
+    # -- what is kept beside the queues --------------------------------------------------------
+
+    @property
+    def file(self) -> SharedFile:
+        """The file, for whoever keeps something of their own in it."""
+        return SharedFile(self)
+
+    def look(self, operation: str, work: Callable[[apsw.Connection], R]) -> R:
+        """Read on one consistent view."""
+        return self._look(operation, work)
+
+    async def keep(self, operation: str, work: Callable[[apsw.Connection], R]) -> R:
+        """A transaction that is on the disk when it returns."""
+        return await self._database.write(self._open(self._publishing), operation, work)
 
     # -- what subscriptions call ---------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""Where things are kept beside the broker's queues: messages that wait for their time."""
