@@ -114,13 +114,14 @@ def main(
     outcomes: list[Outcome] = []
     for one in chosen:
         cases, skipped = one.load(contender or ())
+        its = one.plan(plan)
         try:
             with ExitStack() as stack:
                 if (broker := broker_of(one)) is not None:
                     stack.enter_context(broker)
-                runs = len(cases) * (plan.rounds + 1)
+                runs = len(cases) * (its.rounds + 1)
                 on_run = stack.enter_context(progress_bar(console, runs))
-                results = measure(cases, plan, loop_factory=factory, on_run=on_run)
+                results = measure(cases, its, loop_factory=factory, on_run=on_run)
         except Unavailable as error:
             results = {}
             names = dict.fromkeys(case.contender for case in cases)
@@ -129,7 +130,7 @@ def main(
             typer.echo(f"no result: {error}", err=True)
             raise typer.Exit(2) from error
         outcomes.append(Outcome(one, results, skipped))
-        show(outcomes[-1], plan, console)
+        show(outcomes[-1], its, console)
     if json:
         write(json, document(outcomes, plan, loop=loop.value))
     if check and not all(verdict.holds for each in outcomes for verdict in each.verdicts):

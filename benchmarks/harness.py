@@ -6,7 +6,7 @@ import asyncio
 import gc
 import statistics
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Protocol, TypeVar
 
@@ -186,6 +186,15 @@ class Group:
     contenders: Sequence[Contender]
     reference: Sequence[str]
     claims: Sequence[Claim]
+    messages: int | None = None
+    """Of every run of every case, where a broker gets slower with what it holds: the fast would
+    fill it more, and be measured on a slower one."""
+
+    def plan(self, plan: Plan) -> Plan:
+        """The plan, as it is followed here."""
+        if self.messages is None:
+            return plan
+        return replace(plan, messages=min(plan.messages, self.messages), seconds=plan.deadline)
 
     def load(self, only: Collection[str] = ()) -> tuple[list[Case], list[Skipped]]:
         """The cases of the contenders named (all, if none is), and those that cannot run here."""

@@ -111,7 +111,9 @@ def notes(outcome: Outcome, plan: Plan) -> list[str]:
     """What a reader has to know to read the table."""
     lines = [
         f"median of {plan.rounds} interleaved rounds; spread is lowest to highest",
-        f"at most {plan.messages:,} messages and about {plan.seconds:g} s a run",
+        f"{plan.messages:,} messages a run"
+        if outcome.group.messages
+        else f"at most {plan.messages:,} messages and about {plan.seconds:g} s a run",
     ]
     if reference := outcome.reference:
         lines.append(f"ratio is to {reference.case.key}, compared round by round")

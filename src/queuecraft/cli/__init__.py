@@ -10,6 +10,7 @@ import typer
 
 from queuecraft import __version__
 from queuecraft.cli import (
+    delayed,
     demo,
     dlq,
     health,
@@ -18,6 +19,7 @@ from queuecraft.cli import (
     publish,
     queues,
     run,
+    serve,
     topology,
 )
 from queuecraft.cli.command import Command
@@ -44,7 +46,9 @@ app.command(cls=Command)(move.move)
 app.command(cls=Command)(topology.purge)
 app.command(cls=Command)(topology.delete)
 app.add_typer(dlq.app, name="dlq")
+app.add_typer(delayed.app, name="delayed")
 app.command(cls=Command)(health.health)
+app.command(cls=Command)(serve.serve)
 
 
 def _print_version(wanted: bool) -> None:

@@ -82,7 +82,7 @@ class Application:
         Raises `ApplicationError` for every mistake.
         """
         reference = Reference.parse(text)
-        qc = _queuecraft(reference, _found(_module(reference.module), reference))
+        qc = loaded(reference)
         if not qc.workers:
             raise ApplicationError(
                 f"{reference} has no workers; give it one with qc.worker('billing')"
@@ -96,6 +96,11 @@ class Application:
         except ConfigError as error:
             raise ApplicationError(f"{reference} cannot run: {error}") from error
         return cls(qc, workers)
+
+
+def loaded(reference: Reference) -> QueueCraft:
+    """The QueueCraft that a reference leads to. Raises `ApplicationError` for every mistake."""
+    return _queuecraft(reference, _found(_module(reference.module), reference))
 
 
 def _check_processes(reference: Reference, worker: Worker, processes: int, *, alone: bool) -> None:
