@@ -85,7 +85,6 @@ class Traits:
     replay: bool = False  # consumed messages can be read again
     atomic_move: bool = False  # a move can neither duplicate nor lose
     atomic_send: bool = False  # a batch is stored whole or not at all
-    flights: int = 1  # sends that may be under way at once, stored in the order of their calls
     counts_redeliveries: bool = False
     returns_to: Literal["place", "tail"] = "place"  # where what a lost consumer held comes back
     delays_apart: bool = False  # delayed messages wait outside their queue, and outlive it

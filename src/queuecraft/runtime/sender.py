@@ -23,18 +23,16 @@ from queuecraft.runtime.entry import Crowd, Entry, Seat
 from queuecraft.runtime.recipe import Recipe
 
 BATCH = 500  # messages in one send, at most
-CROWD = 25  # of those published singly that share an entry, where several flights divide them
 PAUSE = 0.05  # seconds before trying again, when an answer is missing though the connection stands
 LONGEST_PAUSE = 1.0  # and when it is missing again and again: each try may be a duplicate
 
 
 class Sender:
-    """Sends what callers have submitted, oldest first, in batches.
+    """Sends what callers have submitted, oldest first, one batch at a time.
 
-    A task takes whatever has piled up as one batch, so that a cancelled caller takes nobody with
-    it. Where a broker allows for several flights at once, there are as many tasks, and what waits
-    is divided among them: the broker works on one while another is packed. What was not answered
-    for stays where it is, at the head of `entries`, and flies again before anything newer.
+    One task takes whatever has piled up as one batch, so that a cancelled caller takes nobody
+    with it. What was not answered for stays where it is, at the head of `entries`, and flies
+    again before anything newer.
     """
 
     def __init__(
@@ -51,12 +49,10 @@ class Sender:
         self._accepted = accepted
         self._waiting = 0  # messages whose callers wait
         self._pause = PAUSE
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._aloft = 0  # flights under way
+        self._task: asyncio.Task[None] | None = None
         self._timer: Timer | None = None
         self._closed = False
         self._crowd: Crowd | None = None  # takes more until it flies
-        self._share = BATCH  # who may be in it
 
     async def submit_one(
         self, recipe: Recipe, message: Outgoing, *, drop: bool
@@ -70,14 +66,13 @@ class Sender:
             or crowd.recipe is not recipe
             or crowd.drop is not drop
             or crowd.future.done()
-            or len(crowd.results) >= self._share
+            or len(crowd.results) >= BATCH
             or self._connection.current is None
         ):
             refusal = self._refusal(1)
             if refusal is not None:
                 return refusal if isinstance(refusal, QueueError) else refusal(message)
             crowd = Crowd(recipe, drop=drop)
-            self._share = BATCH if self._connection.traits.flights == 1 else CROWD
             self._enter(crowd)
             self._crowd = crowd
         future = crowd.join(message)
@@ -152,10 +147,9 @@ class Sender:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        if tasks := tuple(self._tasks):
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
         self._fail(self.entries, QueueError("shut down before the broker answered"))
 
     # -- at the door ---------------------------------------------------------------------------
@@ -166,8 +160,8 @@ class Sender:
         timeout = self._settings.publish_timeout
         entry.deadline = self._clock.monotonic() + timeout
         self.entries[entry] = None
-        if len(self._tasks) < self._connection.traits.flights:
-            self._tasks.add(asyncio.get_running_loop().create_task(self._run()))
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
         if self._timer is None:
             self._timer = self._clock.call_later(timeout, self._expire)
 
@@ -195,37 +189,21 @@ class Sender:
             text, broker=broker, queue=message.queue, message_id=message.id
         )
 
-    # -- the tasks -----------------------------------------------------------------------------
+    # -- the one task --------------------------------------------------------------------------
 
     async def _run(self) -> None:
         try:
-            while (entry := self._next()) is not None:
+            while self.entries:
+                entry = next(iter(self.entries))
                 driver = await self._ready(entry)
                 if driver is not None and (flight := self._take()):
-                    self._aloft += 1
-                    try:
-                        await self._fly(driver, flight)
-                    finally:
-                        self._aloft -= 1
+                    await self._fly(driver, flight)
         except Exception as error:  # a mistake of ours: better told than waited for
             failed = QueueError(f"sending failed: {error!r}")
             failed.__cause__ = error
             self._fail(self.entries, failed)
         finally:
-            task = asyncio.current_task()
-            assert task is not None
-            self._tasks.discard(task)
-
-    def _next(self) -> Entry | None:
-        """The first that waits. None also while what is to go again is under way, or has to wait
-        for what went before: whoever lands looks again."""
-        for entry in self.entries:
-            again = entry.attempted or entry.alone
-            if not entry.flying:
-                return None if again and self._aloft else entry
-            if again:
-                return None
-        return None
+            self._task = None
 
     async def _ready(self, entry: Entry) -> Driver | None:
         """The open driver, once the exchange of the first entry stands; None: look again."""
@@ -255,17 +233,12 @@ class Sender:
         return None
 
     def _take(self) -> list[Seat]:
-        if self._next() is None:  # somebody else was faster
-            return []
         flight: list[Seat] = []
-        entries = [entry for entry in islice(self.entries, BATCH) if not entry.flying]
-        free = max(1, self._connection.traits.flights - self._aloft)
-        share = sum(entry.left for entry in entries) // free
-        for entry in entries:
+        for entry in list(islice(self.entries, BATCH)):
             if entry.future.done():  # cancelled or timed out while it waited
                 del self.entries[entry]
                 continue
-            if not entry.recipe.prepared or (flight and len(flight) >= share):
+            if not entry.recipe.prepared:
                 break
             apart = entry.alone or len(flight) + entry.left > BATCH
             if flight and (apart or flight[-1][0].alone):
@@ -306,8 +279,8 @@ class Sender:
         self._accepted([message for _, _, message in flight])
         for entry, at, message in flight:
             entry.answer(at, message.id)
-            entry.flying = False
             if not entry.left:
+                entry.flying = False
                 self._finish(entry)
 
     def _answer(self, flight: Sequence[Seat], receipts: Sequence[Receipt]) -> QueueError | None:

@@ -74,17 +74,11 @@ class FaultyDriver(Driver):
 
     traits: ClassVar[Traits] = MemoryDriver.traits
 
-    def __init__(
-        self, inner: Driver | None = None, *, inline: bool | None = None, flights: int | None = None
-    ) -> None:
+    def __init__(self, inner: Driver | None = None, *, inline: bool | None = None) -> None:
         self.inner: Driver = MemoryDriver() if inner is None else inner
         self.inline = self.inner.traits.inline if inline is None else inline
         # Of this instance: what the wrapped driver can do, which is not known to the class.
-        vars(self)["traits"] = replace(
-            self.inner.traits,
-            inline=self.inline,
-            flights=self.inner.traits.flights if flights is None else flights,
-        )
+        vars(self)["traits"] = replace(self.inner.traits, inline=self.inline)
         self.connected = False
         self.calls: Counter[str] = Counter()
         """How often each method was called, by name, those of subscriptions included."""

@@ -49,12 +49,6 @@ class Flight:
         self.error: ConnectionLost | None = None
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def landed(self) -> None:
-        """Wait until each is answered for or the channel is lost."""
-        await self.done
-        for at in self.unfit:
-            self.states.insert(at, REFUSED)
-
     def settle(self, start: int, end: int, state: int) -> None:
         """So it is with these."""
         states = self.states
@@ -66,6 +60,8 @@ class Flight:
             elif before == _RETURNING:
                 states[at] = RETURNED
                 self.left -= 1
+        if not self.left and not self.done.done():
+            self.done.set_result(None)
 
 
 class Publishing(Channel):
@@ -77,8 +73,6 @@ class Publishing(Channel):
         self._flights: deque[Flight] = deque()
         self._routes: dict[tuple[str, str], bytes] = {}
         self._returned: tuple[str, str] | None = None  # exchange and routing key
-        self._loop = asyncio.get_running_loop()
-        self._landing = False  # one has landed in this turn of the loop
 
     async def open(self) -> None:
         await super().open()
@@ -86,12 +80,6 @@ class Publishing(Channel):
 
     async def publish(self, parcels: Sequence[Parcel]) -> Flight:
         """Send, and wait until each is answered for or the channel is lost."""
-        flight = await self.depart(parcels)
-        await flight.landed()
-        return flight
-
-    async def depart(self, parcels: Sequence[Parcel]) -> Flight:
-        """Send, and wait for nothing but room in the buffer."""
         await self.wire.drained()
         if self.lost is not None:
             raise self.lost.with_traceback(None)
@@ -120,8 +108,9 @@ class Publishing(Channel):
             self._next += len(parcels)
             self._flights.append(flight)
             self.wire.write(b"".join(out))
-        else:
-            flight.done.set_result(None)
+            await flight.done
+        for at in unfit:
+            flight.states.insert(at, REFUSED)
         flight.unfit = unfit
         return flight
 
@@ -155,7 +144,8 @@ class Publishing(Channel):
     # -- inside --------------------------------------------------------------------------------
 
     def _on_confirm(self, tag: int, state: int, *, multiple: bool) -> None:
-        for flight in self._flights:
+        flights = self._flights
+        for flight in flights:
             at = tag - flight.first
             if at < 0:
                 break
@@ -164,19 +154,8 @@ class Publishing(Channel):
             elif at < len(flight.states):
                 flight.settle(at, at + 1, state)
                 break
-        if not self._landing:
-            self._land()
-
-    def _land(self) -> None:
-        """One flight at each turn of the loop: brokers answer for many in one go, and whoever was
-        in the first is to publish again while the others are still landing."""
-        flight = next((each for each in self._flights if not each.left), None)
-        self._landing = flight is not None
-        if flight is not None:
-            self._flights.remove(flight)
-            if not flight.done.done():  # it may have been given up
-                flight.done.set_result(None)
-            self._loop.call_soon(self._land)
+        while flights and not flights[0].left:
+            flights.popleft()
 
     def _on_return(self, exchange: str, routing_key: str, message_id: str | None) -> None:
         """It could not be routed; its confirm is still to come. Returns come in the order of

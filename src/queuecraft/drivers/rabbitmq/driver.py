@@ -66,7 +66,6 @@ class RabbitDriver(Driver):
         counts_redeliveries=True,
         returns_to="tail",
         delays_apart=True,
-        flights=4,
     )
 
     def __init__(self, target: Target, address: Address) -> None:
@@ -81,7 +80,6 @@ class RabbitDriver(Driver):
         self._queues: dict[str, Queue] = {}
         self._exchanges: dict[str, Exchange] = {}
         self._released: dict[str, None] = {}
-        self._departures = asyncio.Lock()
 
     async def open(self) -> None:
         await self.close()
@@ -170,7 +168,9 @@ class RabbitDriver(Driver):
                 receipts.append(Rejected(_unfit(message, error)))
             else:
                 receipts.append(None)
-        answers = iter(await self._send_surely(parcels, top) if parcels else ())
+        if top >= 0:
+            await self._topology().delays(top)
+        answers = iter(await self._send_surely(parcels) if parcels else ())
         return [
             _explained(message, next(answers)) if receipt is None else receipt
             for message, receipt in zip(messages, receipts, strict=True)
@@ -240,7 +240,12 @@ class RabbitDriver(Driver):
 
     async def send_parcels(self, parcels: Sequence[Parcel]) -> list[Receipt]:
         """Publish, and say what became of each."""
-        return _receipts(parcels, await self._publish().publish(parcels))
+        if self._publishing is None:
+            raise _closed()
+        flight = await self._publishing.publish(parcels)
+        if flight.states.count(TAKEN) == len(flight.states):
+            return [ACCEPTED] * len(parcels)
+        return [_receipt(flight, at, each) for at, each in enumerate(parcels)]
 
     @property
     def blocked(self) -> str | None:
@@ -263,15 +268,10 @@ class RabbitDriver(Driver):
 
     # -- inside --------------------------------------------------------------------------------
 
-    async def _send_surely(self, parcels: Sequence[Parcel], top: int) -> list[Receipt]:
+    async def _send_surely(self, parcels: Sequence[Parcel]) -> list[Receipt]:
         """Publish; what a level of delay refuses, again. It is never full, but has no leader right
         after it was made and while one is elected: a retry must not end as a dead letter for it."""
-        async with self._departures:  # nobody overtakes one who makes the levels first
-            if top >= 0:
-                await self._topology().delays(top)
-            flight = await self._publish().depart(parcels)
-        await flight.landed()
-        receipts = _receipts(parcels, flight)
+        receipts = await self.send_parcels(parcels)
         for pause in ELECTION:
             refused = [at for at, receipt in enumerate(receipts) if receipt is NOT_NOW]
             if not refused:
@@ -296,11 +296,6 @@ class RabbitDriver(Driver):
             ssl=address.context(),
             name=f"queuecraft {purpose} {os.getpid()}",
         )
-
-    def _publish(self) -> Publishing:
-        if self._publishing is None:
-            raise _closed()
-        return self._publishing
 
     def _wire(self) -> Wire:
         if self._consuming is None:
@@ -335,12 +330,6 @@ class RabbitDriver(Driver):
 
 def _closed() -> ConnectionLost:
     return ConnectionLost("not connected; open it first", broker="rabbitmq")
-
-
-def _receipts(parcels: Sequence[Parcel], flight: Flight) -> list[Receipt]:
-    if flight.states.count(TAKEN) == len(flight.states):
-        return [ACCEPTED] * len(parcels)
-    return [_receipt(flight, at, each) for at, each in enumerate(parcels)]
 
 
 def _receipt(flight: Flight, at: int, parcel: Parcel) -> Receipt:

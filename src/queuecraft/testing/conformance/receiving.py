@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 
 import pytest
@@ -30,21 +29,6 @@ class ReceivingConformance(Suite):
     >>> issubclass(ReceivingConformance, Suite)
     True
     """
-
-    async def test_batches_sent_at_once_arrive_in_the_order_of_the_calls(
-        self, broker: Broker
-    ) -> None:
-        queue = await broker.queue("billing")
-        batches = [
-            [broker.message(queue=queue.name) for _ in range(20)]
-            for _ in range(broker.traits.flights)
-        ]
-        # The first has more to do before it can go.
-        waits = broker.message(queue=queue.name, due_at=time.time() + 3600)
-        await asyncio.gather(
-            broker.accepted([waits, *batches[0]]), *map(broker.accepted, batches[1:])
-        )
-        await broker.holds(queue, [message.id for batch in batches for message in batch])
 
     async def test_messages_arrive_in_the_order_they_were_sent(self, broker: Broker) -> None:
         queue = await broker.queue("billing", "order.placed")
