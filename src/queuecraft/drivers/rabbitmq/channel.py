@@ -113,6 +113,8 @@ class Channel:
             self.wire.write(method(self.number, commands.Channel.FlowOk(command.active)))
         elif isinstance(command, commands.Basic.Cancel):
             self.on_cancel()
+        elif isinstance(command, commands.Channel.CloseOk):
+            pass  # for one of the same number before, which both sides closed at once
         elif self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(command)
 
@@ -129,11 +131,12 @@ class Ending:
 
     def on_method(self, payload: bytes) -> None:
         """Everything but the end comes too late."""
-        if payload[:4] == _CLOSE:  # both at the same time: ours is answered nevertheless
+        if payload[:4] == _CLOSE:  # both at the same time, and ours may go unanswered
             self._wire.write(method(self._number, commands.Channel.CloseOk()))
-        elif payload[:4] == _CLOSE_OK:
-            self._wire.leave(self._number)
-            self.done.set_result(None)
+        elif payload[:4] != _CLOSE_OK:
+            return
+        self._wire.leave(self._number)
+        self.done.set_result(None)
 
     def on_header(self, payload: bytes) -> None:
         """Too late."""
