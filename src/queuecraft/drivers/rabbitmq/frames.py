@@ -72,47 +72,51 @@ def publish(channel: int, exchange: str, routing_key: str) -> bytes:
 def content(channel: int, properties: Properties, body: bytes, most: int) -> list[bytes]:
     """The other frames of a message; a body longer than `most` is cut into several. Headers cannot
     be: too large, they would cost the connection."""
-    flags = 0
-    parts: list[bytes] = [b""]
-    if properties.content_type is not None:
-        flags |= 1 << 15
-        parts.append(short(properties.content_type))
-    if properties.content_encoding is not None:
-        flags |= 1 << 14
-        parts.append(short(properties.content_encoding))
+    flags, said = _kind(properties.content_type, properties.content_encoding)
     if properties.headers:
         flags |= 1 << 13
-        parts.append(pack_table(properties.headers))
+        said += pack_table(properties.headers)
     if properties.delivery_mode is not None:
         flags |= 1 << 12
-        parts.append(bytes((properties.delivery_mode,)))
+        said += bytes((properties.delivery_mode,))
     if properties.priority is not None:
         flags |= 1 << 11
-        parts.append(bytes((properties.priority,)))
+        said += bytes((properties.priority,))
     if properties.correlation_id is not None:
         flags |= 1 << 10
-        parts.append(short(properties.correlation_id))
+        said += short(properties.correlation_id)
     if properties.reply_to is not None:
         flags |= 1 << 9
-        parts.append(short(properties.reply_to))
+        said += short(properties.reply_to)
     if properties.expiration is not None:
         flags |= 1 << 8
-        parts.append(short(properties.expiration))
+        said += short(properties.expiration)
     if properties.message_id is not None:
         flags |= 1 << 7
-        parts.append(short(properties.message_id))
+        said += short(properties.message_id)
     if properties.timestamp is not None:
         flags |= 1 << 6
-        parts.append(_LONG.pack(properties.timestamp))
-    size = sum(map(len, parts)) + 14
+        said += _LONG.pack(properties.timestamp)
+    size = len(said) + 14
     if size > most:
         raise ValueError(f"its headers take {size:,} bytes; the broker allows {most:,}")
-    parts[0] = _CONTENT.pack(HEADER, channel, size, 60, 0, len(body), flags)
-    parts.append(END)
-    for start in range(0, len(body), most):
-        piece = body[start : start + most]
+    whole = len(body)
+    parts = [_CONTENT.pack(HEADER, channel, size, 60, 0, whole, flags), said, END]
+    for start in range(0, whole, most):
+        piece = body[start : start + most] if whole > most else body
         parts += (START.pack(BODY, channel, len(piece)), piece, END)
     return parts
+
+
+@lru_cache(maxsize=256)
+def _kind(content_type: str | None, content_encoding: str | None) -> tuple[int, bytes]:
+    """Flags and first properties; a few kinds of messages share the same few."""
+    flags, said = 0, b""
+    if content_type is not None:
+        flags, said = 1 << 15, short(content_type)
+    if content_encoding is not None:
+        flags, said = flags | 1 << 14, said + short(content_encoding)
+    return flags, said
 
 
 def ack(channel: int, tag: int, *, multiple: bool) -> bytes:
