@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queuecraft.drivers.encryption import Encryption
 from queuecraft.drivers.rabbitmq.address import Address, addresses
 from queuecraft.model.errors import ConfigError
 from tests.brokers.certificates import Certificates
@@ -65,12 +66,10 @@ def test_options_are_the_same_for_each_host() -> None:
     assert one == Address(
         "one",
         5671,
-        encrypted=True,
+        encryption=Encryption({"cafile": "/etc/ca x.pem"}, verified=False),
         declaring="check",
-        files={"cafile": "/etc/ca x.pem"},
-        verified=False,
     )
-    assert (two.host, two.declaring, two.verified) == ("two", "check", False)
+    assert (two.host, two.declaring, two.encryption) == ("two", "check", one.encryption)
 
 
 @pytest.mark.parametrize(

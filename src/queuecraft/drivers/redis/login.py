@@ -43,7 +43,7 @@ async def log_in(
                 client.abort(ConnectionLost("sent elsewhere", broker="redis"))
                 address = elsewhere
     except TimeoutError:
-        hint = "; is this its port for TLS?" if address.encrypted else ""
+        hint = "; is this its port for TLS?" if address.encryption else ""
         raise _refused(address, f"no answer within {timeout:g} s{hint}") from None
     raise _refused(address, f"the cluster sent us on {MOVES} times")
 
@@ -78,7 +78,7 @@ async def _enter(
         if isinstance(error, ConnectionLost) and not error.message.startswith(_where(address)):
             hint = (
                 "; does it want a certificate of yours (certfile= in the URL), and trust it?"
-                if address.encrypted
+                if address.encryption
                 else "; is this its port, and does it want TLS (rediss://)?"
             )
             raise _refused(address, error.message + hint) from None
