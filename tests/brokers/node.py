@@ -31,6 +31,9 @@ ssl_options.certfile = {server}
 ssl_options.keyfile = {server}
 ssl_options.verify = verify_peer
 ssl_options.fail_if_no_peer_cert = false
+ssl_cert_login_from = common_name
+auth_mechanisms.1 = PLAIN
+auth_mechanisms.2 = EXTERNAL
 management.tcp.ip = 127.0.0.1
 management.tcp.port = {management}
 collect_statistics_interval = 250
@@ -183,7 +186,9 @@ class Node:
             log=self.folder / "rabbitmq.log",
         )
         (self.folder / "rabbitmq.conf").write_text(settings, encoding="utf-8")
-        (self.folder / "plugins").write_text("[rabbitmq_management].\n", encoding="ascii")
+        (self.folder / "plugins").write_text(
+            "[rabbitmq_management,rabbitmq_auth_mechanism_ssl].\n", encoding="ascii"
+        )
         (self.folder / "environment").touch()
         cookie = self.folder / ".erlang.cookie"
         cookie.write_text(secrets.token_hex(20), encoding="ascii")

@@ -79,6 +79,18 @@ async def test_a_client_may_show_a_certificate(rabbitmq: RabbitMQ, rabbitmq_url:
     await works(url_with(tls, cafile=rabbitmq.ca_file, certfile=rabbitmq.client_cert))
 
 
+@pytest.mark.parametrize("user", ["", "guest@"])
+async def test_a_client_without_a_password_is_whom_its_certificate_names(
+    rabbitmq: RabbitMQ, rabbitmq_url: str, user: str
+) -> None:
+    tls = rabbitmq.over_tls(rabbitmq_url).replace("guest:guest@", user)
+    url = url_with(tls, cafile=rabbitmq.ca_file, certfile=rabbitmq.client_cert)
+    await works(url)
+    async with QueueCraft(url):
+        users = rabbitmq.ctl("list_connections", "user", "auth_mechanism")
+    assert ["guest", "EXTERNAL"] in [line.split() for line in users.splitlines()]
+
+
 async def test_a_client_with_a_certificate_of_a_stranger_is_told_so(
     rabbitmq: RabbitMQ, rabbitmq_url: str, strangers: Certificates
 ) -> None:

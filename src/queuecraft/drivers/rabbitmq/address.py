@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from queuecraft.drivers.encryption import Encryption
 from queuecraft.drivers.location import Location
+from queuecraft.model.credentials import Credentials
 from queuecraft.model.errors import ConfigError
 from queuecraft.model.masking import HOST
 
@@ -51,6 +52,16 @@ class Address:
         )
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{scheme}://{host}:{port}" if self.port == usual else None
+
+    @property
+    def nobody(self) -> Credentials:
+        """Who one is if nothing is said: whom the certificate names, or the broker's own guest.
+
+        >>> addresses("amqp://rabbit")[0].nobody
+        Credentials(username='guest')
+        """
+        certified = self.encryption is not None and "certfile" in self.encryption.files
+        return Credentials(None, "") if certified else Credentials("guest", "guest")
 
     def context(self) -> ssl.SSLContext | None:
         """For TLS, if the URL asks for it."""

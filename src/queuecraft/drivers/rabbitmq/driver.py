@@ -45,7 +45,6 @@ from queuecraft.drivers.target import Target
 from queuecraft.model.credentials import Credentials
 from queuecraft.model.errors import PublishError, QueueError, Unroutable
 
-GUEST: Final = Credentials("guest", "guest")
 RELEASED: Final = (
     10_000  # ids of messages we gave back ourselves, so that it is not held against them
 )
@@ -83,7 +82,7 @@ class RabbitDriver(Driver):
 
     async def open(self) -> None:
         await self.close()
-        credentials = await self._target.credentials() or GUEST
+        credentials = await self._target.credentials() or self._address.nobody
         publishing = await self._log_in(credentials, "publish")
         channel = Publishing(publishing)
         try:
