@@ -34,7 +34,7 @@ class Drivers:
     True
     >>> Drivers().create(Target("carrier-pigeon://roof"))
     Traceback (most recent call last):
-    queuecraft.ConfigError: 'carrier-pigeon://' is no known broker; use one of ...local://
+    queuecraft.ConfigError: 'carrier-pigeon://' is no known broker; use one of ...local://...
     """
 
     def __init__(self) -> None:
