@@ -16,11 +16,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.file import GROUP as FILE
 from benchmarks.harness import Case, Group, LoopFactory, Plan, RunFailed, Skipped, measure
 from benchmarks.memory import GROUP as MEMORY
-from benchmarks.rabbitmq import CONSUMING, PUBLISHING
+from benchmarks.rabbitmq import CONSUMING as RABBITMQ_CONSUMING
+from benchmarks.rabbitmq import PUBLISHING as RABBITMQ_PUBLISHING
+from benchmarks.redis import CONSUMING as REDIS_CONSUMING
+from benchmarks.redis import PUBLISHING as REDIS_PUBLISHING
 from benchmarks.report import Outcome, document, show, write
 from tests.brokers.installation import Unavailable
 
-GROUPS: dict[str, Group] = {group.name: group for group in (MEMORY, FILE, PUBLISHING, CONSUMING)}
+ON_RABBITMQ = (RABBITMQ_PUBLISHING, RABBITMQ_CONSUMING)
+ON_REDIS = (REDIS_PUBLISHING, REDIS_CONSUMING)
+GROUPS: dict[str, Group] = {group.name: group for group in (MEMORY, FILE, *ON_RABBITMQ, *ON_REDIS)}
 
 
 class Loop(StrEnum):
@@ -42,11 +47,15 @@ def loop_factory(loop: Loop) -> LoopFactory:
 
 def broker_of(group: Group) -> AbstractContextManager[None] | None:
     """What has to run while the group is measured."""
-    if group not in (PUBLISHING, CONSUMING):
-        return None
-    from benchmarks.rabbitmq.broker import serving
+    if group in ON_RABBITMQ:
+        from benchmarks.rabbitmq.broker import serving as serving_rabbitmq
 
-    return serving()
+        return serving_rabbitmq()
+    if group in ON_REDIS:
+        from benchmarks.redis.broker import serving as serving_redis
+
+        return serving_redis()
+    return None
 
 
 @contextmanager
