@@ -11,7 +11,7 @@ import queuecraft
 
 SOURCE: Final = Path(queuecraft.__file__).parent
 
-TRANSACTIONS: Final = {"write", "write_now", "consume", "_change"}
+TRANSACTIONS: Final = {"write", "write_now", "consume", "_change", "_eval", "_declare", "eval"}
 """What a driver calls with the name of an operation, the first half of the failpoints in it."""
 
 

@@ -22,7 +22,7 @@ TEMPERS: Final = ("ok", "ok", "ok", "fails once", "ok", "fails twice", "ok", "fa
 ENDS: Final = {"fails": "handler-error", "kills": "crash-loop"}
 """Why jobs of some tempers end as dead letters."""
 
-_FAILURES: Final = {"fails once": 1, "fails twice": 2, "fails": LAST_ATTEMPT}
+_FAILURES: Final = {"fails once": 1, "fails twice": 2, "fails": LAST_ATTEMPT, "waits, fails": 1}
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Hands:
         await asyncio.sleep(random.uniform(0, self._pace))
         if temper == "kills":
             os.kill(os.getpid(), signal.SIGKILL)
-        while temper == "waits" and not self._gate.exists():  # noqa: ASYNC110  others open it
+        while temper.startswith("waits") and not self._gate.exists():  # noqa: ASYNC110  others open it
             await asyncio.sleep(0.01)
         if attempt <= _FAILURES.get(temper, 0) and not self._mended.exists():
             raise Failing(f"{temper}, attempt {attempt}")

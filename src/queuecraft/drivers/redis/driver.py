@@ -37,6 +37,7 @@ from queuecraft.drivers.redis.subscription import RedisSubscription
 from queuecraft.drivers.redis.topology import Kept
 from queuecraft.drivers.redis.watch import Watch
 from queuecraft.drivers.target import Target
+from queuecraft.failpoints import failpoint
 from queuecraft.model.credentials import Credentials
 from queuecraft.model.errors import ConfigError, QueueError
 
@@ -111,7 +112,9 @@ class RedisDriver(Driver):
                     with suppress(QueueError):
                         await subscription.close()
                 if client is not None and client.lost is None and self._ended:
+                    failpoint("close.before_commit")
                     await client.eval(scripts.BURY, [self.base], self._ended)
+                    failpoint("close.after_commit")
                     self._ended = []
         except (QueueError, TimeoutError):
             pass  # what we held goes back when the lease ends, or when we are back
@@ -237,11 +240,11 @@ class RedisDriver(Driver):
         while True:
             session.turned()
             try:
-                await self._eval("reap", scripts.REAP, ())
-            except ConnectionLost:
-                return
-            except QueueError:
-                pass  # a server short of something: another time
+                if await self._eval("reap", scripts.REAP, ()):
+                    failpoint("reap.after_burial")
+            except QueueError:  # a server that is short of something: another time
+                if self._client is None or self.lost is not None:
+                    return
             await asyncio.sleep(BEAT)
 
     async def _end_listening(self) -> None:
@@ -338,10 +341,13 @@ class RedisDriver(Driver):
         arguments: Sequence[Argument],
         queue: str | None = None,
     ) -> Any:
+        failpoint(f"{operation}.before_commit")
         try:
-            return await self._open().eval(script, [self.base], arguments)
+            answer = await self._open().eval(script, [self.base], arguments)
         except RedisError as error:
             raise refusal(error, operation, queue) from None
+        failpoint(f"{operation}.after_commit")
+        return answer
 
     async def _call(self, operation: str, *command: Argument) -> Any:
         try:

@@ -18,6 +18,7 @@ from queuecraft.drivers.redis import scripts
 from queuecraft.drivers.redis.client import Argument, Client, RedisError
 from queuecraft.drivers.redis.envelope import encode, strung, told_apart
 from queuecraft.drivers.redis.refusals import homeless, let_down, refusal, unstored
+from queuecraft.failpoints import failpoint
 from queuecraft.model.errors import PublishError
 
 MOST: Final = 1000  # messages in one script: nobody else is served meanwhile
@@ -92,12 +93,14 @@ class Sending:
             arguments += (*way, len(values))
             arguments += values
             sizes.append(len(values))
+        failpoint("send.before_commit")
         try:
             answer = await self._client.eval(scripts.SEND, [self._base], arguments, now=True)
         except RedisError as error:
             return _refused(parcels, error)
         except ConnectionLost as error:
             return [Unknown(error)] * len(parcels)
+        failpoint("send.after_commit")
         letters: bytes = answer[0]
         if letters == b"1":
             return [ACCEPTED] * len(parcels)

@@ -11,7 +11,8 @@ from typing import Final
 
 from queuecraft.drivers.redis import scripts
 from queuecraft.drivers.redis.client import Client
-from queuecraft.model.errors import QueueError
+from queuecraft.failpoints import failpoint
+from queuecraft.model.errors import ConnectionLost, QueueError
 
 LEASE: Final = 3.0  # seconds after which a session that is silent seems to be dead
 BEAT: Final = LEASE / 4
@@ -65,18 +66,27 @@ class Session:
         self._loop, self._work = asyncio.get_running_loop(), asyncio.current_task()
         client: Client | None = None
         try:
+            pause = BEAT
             while not self._stopped:
-                await asyncio.sleep(BEAT)
+                await asyncio.sleep(pause)
+                pause = BEAT
                 if monotonic() - self._turned > STANDSTILL:
                     continue
                 try:
                     if client is None or client.lost is not None:
                         client = await self._connect()
-                    async with asyncio.timeout(LEASE):
+                    failpoint("renew.before_commit")
+                    async with asyncio.timeout(LEASE / 2):
                         await client.eval(
                             scripts.RENEW, [self._base], [self.name, round(LEASE * 1000)]
                         )
-                except (QueueError, OSError, TimeoutError):
+                    failpoint("renew.after_commit")
+                except TimeoutError:
+                    # Perhaps a network has swallowed this connection alone: try another at once.
+                    if client is not None and client.lost is None:
+                        pause = 0.0
+                        client.abort(ConnectionLost("no answer in time", broker="redis"))
+                except (QueueError, OSError):
                     pass  # there is time for another try; the loop meets the same, and says so
         finally:
             if client is not None:

@@ -212,17 +212,23 @@ class RedisSubscription(Subscription):
 
     async def eval(self, operation: str, script: Script, arguments: Sequence[Argument]) -> Any:
         """The result of a script."""
+        failpoint(f"{operation}.before_commit")
         try:
-            return await self.client.eval(script, [self.base], arguments)
+            answer = await self.client.eval(script, [self.base], arguments)
         except RedisError as error:
             raise refusal(error, operation, self.queue.name) from None
+        failpoint(f"{operation}.after_commit")
+        return answer
 
     async def call(self, operation: str, *command: Argument) -> Any:
         """The reply to a command."""
+        failpoint(f"{operation}.before_commit")
         try:
-            return await self.client.call(*command)
+            answer = await self.client.call(*command)
         except RedisError as error:
             raise refusal(error, operation, self.queue.name) from None
+        failpoint(f"{operation}.after_commit")
+        return answer
 
     # -- taking --------------------------------------------------------------------------------
 
@@ -232,6 +238,7 @@ class RedisSubscription(Subscription):
         if self._taking is None:
             count = min(self.room(limit), MOST)
             script, self._unknown = self._unknown, False
+            failpoint("take.before_commit")
             self._taking = self.client.ask(
                 *(("EVAL", self.take_script.text) if script else self._known),
                 1,
@@ -266,6 +273,7 @@ class RedisSubscription(Subscription):
             return
         self._due_in = None if reply[0] < 0 else reply[0] / 1000
         if len(reply) > 2:
+            failpoint("take.after_commit")
             taken = self.unpack(reply[2:], reply[1])
             self.unseen += taken
             self.held.update(dict.fromkeys(taken))
@@ -287,7 +295,8 @@ class RedisSubscription(Subscription):
         except BaseException:
             self._armed = False
             raise
-        return there > 1 or not self._armed  # the consumers of the queue are always there
+        # The consumers of the queue are always there, unless it was deleted since it was looked at.
+        return there != 1 or not self._armed
 
     def _changed(self) -> None:
         self._armed = False
