@@ -16,7 +16,7 @@ from queuecraft.drivers.rabbitmq.channel import Channel
 from queuecraft.drivers.rabbitmq.confirms import REFUSED, RETURNED, TAKEN, Parcel, Publishing
 from queuecraft.drivers.rabbitmq.consuming import Consuming
 from queuecraft.drivers.rabbitmq.envelope import message_of, parcel
-from queuecraft.drivers.rabbitmq.frames import Properties, publish
+from queuecraft.drivers.rabbitmq.frames import Properties, pack, publish
 from queuecraft.drivers.rabbitmq.methods import QueueDeclare
 from queuecraft.drivers.rabbitmq.wire import Wire
 from queuecraft.model.address import userinfo
@@ -64,7 +64,7 @@ async def publishing(wire: Wire) -> Publishing:
 
 
 def to(queue: str, message_id: str = "m", body: bytes = b"{}") -> Parcel:
-    return "", queue, Properties(message_id=message_id), body
+    return "", queue, message_id, pack(Properties(message_id=message_id)), body
 
 
 async def received(wire: Wire, queue: str, count: int) -> Consuming:
@@ -136,8 +136,8 @@ async def test_headers_too_large_for_a_frame_cost_one_message_and_not_the_connec
     wire: Wire,
 ) -> None:
     await declared(wire, "billing")
-    large = "", "billing", Properties(headers={"a": "x" * 140_000}), b"{}"
-    full = "", "billing", Properties(headers={"a": "x" * 131_000}), b"{}"
+    large = "", "billing", "l", pack(Properties(headers={"a": "x" * 140_000})), b"{}"
+    full = "", "billing", "f", pack(Properties(headers={"a": "x" * 131_000})), b"{}"
     flight = await (await publishing(wire)).publish([to("billing"), large, full])
     assert list(flight.states) == [TAKEN, REFUSED, TAKEN]
     assert wire.lost is None

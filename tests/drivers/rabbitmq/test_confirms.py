@@ -22,14 +22,14 @@ from queuecraft.drivers.rabbitmq.confirms import (
     Parcel,
     Publishing,
 )
-from queuecraft.drivers.rabbitmq.frames import Properties
+from queuecraft.drivers.rabbitmq.frames import Properties, pack
 from tests.drivers.rabbitmq.broker import Broker, message, turn
 
 
 def parcel(
     message_id: str | None = None, key: str = "k", exchange: str = "e", body: bytes = b"{}"
 ) -> Parcel:
-    return exchange, key, Properties(message_id=message_id), body
+    return exchange, key, message_id, pack(Properties(message_id=message_id)), body
 
 
 def returned(
@@ -282,9 +282,10 @@ async def test_a_return_that_cannot_be_read_ends_the_connection(
 async def test_one_that_cannot_travel_does_not_keep_the_others_back(
     broker: Broker, channel: Publishing
 ) -> None:
-    large = "e", "k", Properties(headers={"a": "x" * 131_072}), b"{}"
+    headers_of_too_many_bytes = pack(Properties(headers={"a": "x" * 131_072}))
+    large = "e", "k", "l", headers_of_too_many_bytes, b"{}"
     task = await sending(
-        channel, parcel("x" * 256), parcel("a"), large, parcel("b", key="k" * 256), parcel("c")
+        channel, parcel(key="k" * 256), parcel("a"), large, parcel("b", key="k" * 256), parcel("c")
     )
     assert [each.properties.message_id for each in headers(broker)] == ["a", "c"]
     broker.say(channel.number, commands.Basic.Ack(2, True))
@@ -298,7 +299,7 @@ async def test_one_that_cannot_travel_does_not_keep_the_others_back(
 
 
 async def test_a_batch_of_which_nothing_can_travel_is_refused_at_once(channel: Publishing) -> None:
-    flight = await channel.publish([parcel("x" * 256)])
+    flight = await channel.publish([parcel(key="k" * 256)])
     assert list(flight.states) == [REFUSED]
     assert list(flight.unfit) == [0]
 

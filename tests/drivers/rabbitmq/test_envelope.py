@@ -48,7 +48,7 @@ MESSAGES = st.builds(
 
 def carried(packed: Parcel) -> Arrival:
     """As it arrives at a consumer."""
-    exchange, routing_key, properties, body = packed
+    exchange, routing_key, _, properties, body = packed
 
     async def receive() -> Arrival:
         broker = Broker()

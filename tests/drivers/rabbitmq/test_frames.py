@@ -15,7 +15,7 @@ from pamqp.header import ContentHeader
 
 from queuecraft.drivers.rabbitmq import frames
 from queuecraft.drivers.rabbitmq.fields import Malformed
-from queuecraft.drivers.rabbitmq.frames import Properties, content, read_properties
+from queuecraft.drivers.rabbitmq.frames import Properties, content, pack, read_properties
 from tests.drivers.rabbitmq.broker import delivery
 from tests.drivers.rabbitmq.test_fields import TEXT, tables
 
@@ -58,7 +58,7 @@ def unmarshalled(data: bytes) -> list[tuple[int, Any]]:
 @given(PROPERTIES, st.binary(max_size=50))
 def test_pamqp_reads_every_property_that_we_write(values: dict[str, Any], body: bytes) -> None:
     (channel, header), *bodies = unmarshalled(
-        b"".join(content(7, Properties(**values), body, 100_000))
+        b"".join(content(7, pack(Properties(**values)), body, 100_000))
     )
     assert (channel, header.body_size) == (7, len(body))
     expected = dict(values)
@@ -92,7 +92,7 @@ def test_we_read_every_property_that_pamqp_writes(values: dict[str, Any], size: 
 def test_a_body_is_cut_into_frames_that_are_small_enough(size: int) -> None:
     body = bytes(range(256)) * (size // 256 + 1)
     body = body[:size]
-    _, *pieces = unmarshalled(b"".join(content(1, Properties(), body, MOST)))
+    _, *pieces = unmarshalled(b"".join(content(1, pack(Properties()), body, MOST)))
     assert all(isinstance(piece, ContentBody) for _, piece in pieces)
     assert len(pieces) == -(-size // MOST)
     assert all(0 < len(piece.value) <= MOST for _, piece in pieces)
@@ -101,14 +101,14 @@ def test_a_body_is_cut_into_frames_that_are_small_enough(size: int) -> None:
 
 def test_headers_that_fill_the_frame_to_the_last_byte_are_packed() -> None:
     room = MOST - 14 - 4 - len(b"\x01aS") - 4
-    header = content(1, Properties(headers={"a": "x" * room}), b"", MOST)
+    header = content(1, pack(Properties(headers={"a": "x" * room})), b"", MOST)
     assert len(b"".join(header)) == MOST + frames.OVERHEAD
 
 
 def test_headers_that_do_not_fit_into_a_frame_are_refused_before_they_cost_the_connection() -> None:
     room = MOST - 14 - 4 - len(b"\x01aS") - 4
     with pytest.raises(ValueError, match=r"its headers take 4,089 bytes; the broker allows 4,088"):
-        content(1, Properties(headers={"a": "x" * (room + 1)}), b"", MOST)
+        content(1, pack(Properties(headers={"a": "x" * (room + 1)})), b"", MOST)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_headers_that_do_not_fit_into_a_frame_are_refused_before_they_cost_the_c
 )
 def test_what_a_property_cannot_hold_is_a_value_error(properties: Properties, told: str) -> None:
     with pytest.raises(ValueError, match=told):
-        content(1, properties, b"", MOST)
+        pack(properties)
 
 
 @given(st.integers(1, 65535), st.integers(1, 2**64 - 1), st.booleans())

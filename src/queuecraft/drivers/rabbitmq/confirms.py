@@ -17,7 +17,7 @@ from queuecraft.drivers.rabbitmq.frames import (
     OVERHEAD,
     RETURN,
     ROUTES,
-    Properties,
+    Packed,
     content,
     publish,
     read_properties,
@@ -26,8 +26,8 @@ from queuecraft.drivers.rabbitmq.frames import (
 )
 from queuecraft.drivers.rabbitmq.wire import Wire
 
-Parcel: TypeAlias = tuple[str, str, Properties, bytes]
-"""Exchange, routing key, properties and body of a message."""
+Parcel: TypeAlias = tuple[str, str, str | None, Packed, bytes]
+"""Exchange, routing key, id, properties and body of a message."""
 
 OPEN, TAKEN, REFUSED, RETURNED = range(4)
 _RETURNING: Final = 4  # the broker has sent it back, and is about to confirm that
@@ -87,7 +87,7 @@ class Publishing(Channel):
         out: list[bytes] = []
         routes, number = self._routes, self.number
         unfit: dict[int, ValueError] = {}
-        for at, (exchange, routing_key, properties, body) in enumerate(parcels):
+        for at, (exchange, routing_key, _, packed, body) in enumerate(parcels):
             try:
                 route = routes.get((exchange, routing_key))
                 if route is None:
@@ -95,7 +95,7 @@ class Publishing(Channel):
                     if len(routes) >= ROUTES:
                         routes.clear()
                     routes[exchange, routing_key] = route
-                rest = content(number, properties, body, most)
+                rest = content(number, packed, body, most)
             except ValueError as error:  # one that cannot travel must not keep the others back
                 unfit[at] = error
                 continue
@@ -162,9 +162,9 @@ class Publishing(Channel):
         publishing, so it is the first open one of that id that went that way: the retries of two
         queues have the same id."""
         for flight in self._flights:
-            for at, (its_exchange, its_key, properties, _) in enumerate(flight.parcels):
+            for at, (its_exchange, its_key, its_id, _, _) in enumerate(flight.parcels):
                 if (
-                    properties.message_id == message_id
+                    its_id == message_id
                     and its_key == routing_key
                     and its_exchange == exchange
                     and flight.states[at] == OPEN

@@ -169,7 +169,10 @@ class RabbitDriver(Driver):
                 receipts.append(None)
         if top >= 0:
             await self._topology().delays(top)
-        answers = iter(await self._send_surely(parcels) if parcels else ())
+        answered = await self._send_surely(parcels) if parcels else []
+        if answered.count(ACCEPTED) == len(messages):
+            return answered
+        answers = iter(answered)
         return [
             _explained(message, next(answers)) if receipt is None else receipt
             for message, receipt in zip(messages, receipts, strict=True)
@@ -344,13 +347,13 @@ def _receipt(flight: Flight, at: int, parcel: Parcel) -> Receipt:
         why = "the broker refused it; its queue may be full"
         why = why if unfit is None else f"RabbitMQ cannot carry it: {unfit}"
         return Rejected(PublishError(why, broker="rabbitmq"))
-    exchange, routing_key, properties, _ = parcel
+    exchange, routing_key, message_id, _, _ = parcel
     return Rejected(
         Unroutable(
             f"no queue is bound to event {routing_key!r} on exchange {exchange!r}; start a worker "
             "for it first, or publish with unroutable='drop'",
             broker="rabbitmq",
-            message_id=properties.message_id,
+            message_id=message_id,
         )
     )
 

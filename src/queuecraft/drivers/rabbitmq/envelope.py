@@ -20,7 +20,7 @@ from queuecraft.drivers.rabbitmq.confirms import Parcel
 from queuecraft.drivers.rabbitmq.consuming import Arrival
 from queuecraft.drivers.rabbitmq.deaths import DEATH, retold
 from queuecraft.drivers.rabbitmq.delays import DELAYED_FOR
-from queuecraft.drivers.rabbitmq.frames import Properties
+from queuecraft.drivers.rabbitmq.frames import Properties, pack, pack_plain
 
 DELIVERY_COUNT: Final = "x-delivery-count"  # a quorum queue's own
 _TIMES: Final = (PUBLISHED_AT, DUE_AT, EXPIRES_AT)
@@ -29,6 +29,27 @@ _LATEST: Final = 253_402_300_799  # the last second that a datetime can tell
 
 def parcel(message: Outgoing, exchange: str, routing_key: str, *, redeliveries: int = 0) -> Parcel:
     """The message, on its way to an exchange by a routing key, which may not be its own."""
+    if (
+        message.timestamp is not None
+        and message.routing_key == routing_key
+        and message.headers is NO_HEADERS
+        and message.key is None
+        and message.due_at is None
+        and message.expires_at is None
+        and message.content_encoding is None
+        and message.correlation_id is None
+        and message.reply_to is None
+        and not message.priority
+        and not redeliveries
+    ):  # as most are
+        plain = pack_plain(
+            message.content_type,
+            PUBLISHED_AT,
+            round(1000 * message.timestamp),
+            persistent=message.persistent,
+            message_id=message.id,
+        )
+        return exchange, routing_key, message.id, plain, message.body
     headers: dict[str, Any] = dict(message.headers) if message.headers else {}
     if message.timestamp is not None:
         headers[PUBLISHED_AT] = round(1000 * message.timestamp)
@@ -55,7 +76,7 @@ def parcel(message: Outgoing, exchange: str, routing_key: str, *, redeliveries: 
         None,  # would fire early on a level of delay
         message.id,
     )
-    return exchange, routing_key, properties, message.body
+    return exchange, routing_key, message.id, pack(properties), message.body
 
 
 def message_of(arrival: Arrival, queue: str | None = None) -> tuple[Outgoing, int | None, int]:
