@@ -146,7 +146,7 @@ def _plain(content_type: str | None, header: str) -> tuple[int, bytes]:
     """Flags of a plain message, and what comes before its number."""
     flags, said = _kind(content_type, None)
     table = pack_table({header: 0})
-    return flags | 1 << 13 | 1 << 12 | 1 << 7, said + table[:-_LONG.size]
+    return flags | 1 << 13 | 1 << 12 | 1 << 7, said + table[: -_LONG.size]
 
 
 @lru_cache(maxsize=256)
