@@ -1,0 +1,1 @@
+"""The life of every message, written down for the lake."""

@@ -1,0 +1,1 @@
+"""The life of every message on Spark: an archive, reports, triage and replay."""
