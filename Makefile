@@ -27,6 +27,8 @@ else
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
+WORKERS ?= 2  # processes that share the tests; each has its own brokers
+
 CHECKED := $(wildcard src tests benchmarks)
 
 .PHONY: help demo test check bench faults docs lock clean
@@ -39,7 +41,7 @@ demo: $(DEV) ## watch a small shop: orders, retries, dead letters, a redrive (SE
 
 test: check ## check, then every test and doctest, with the coverage gate
 	$(BIN)/python -m tests.brokers install
-	$(BIN)/coverage run -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov --cov-report=
 	$(BIN)/coverage report
 
 check: $(DEV) ## lint, formatting, types, layers

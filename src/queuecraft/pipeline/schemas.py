@@ -120,7 +120,7 @@ SEGMENTS = Table(
     ),
     key=("message_id", "queue", "kind", "attempt", "replay_id"),
 )
-"""What the journal and captures write: append-only files of Parquet. See `observers.journal.row`."""
+"""What the journal and captures write: append-only files of Parquet. See `journal.row`."""
 
 MESSAGES = Table("messages", (*SEGMENTS.columns, ("segment", "string")), key=SEGMENTS.key)
 """Bronze: every row of every segment, as it came."""
