@@ -27,6 +27,8 @@ OTHERS: Final = [
     "drivers/rabbitmq",
     "drivers/redis",
     "drivers/kafka",
+    "observers/journal",
+    "pipeline",
     "runtime/delayed",
     "stores",
 ]

@@ -52,6 +52,8 @@ OTHERS: Final = [
     "drivers/local",
     "drivers/redis",
     "drivers/kafka",
+    "observers/journal",
+    "pipeline",
     "runtime/delayed",
     "stores",
 ]

@@ -12,7 +12,7 @@ import pytest
 
 from queuecraft import Message, QueueCraft, Retry
 from queuecraft.drivers.rabbitmq.confirms import TAKEN, Parcel, Publishing
-from queuecraft.drivers.rabbitmq.frames import Properties
+from queuecraft.drivers.rabbitmq.frames import Properties, pack
 from queuecraft.drivers.rabbitmq.login import log_in
 from queuecraft.model.credentials import Credentials
 from tests.brokers.fixtures import do_without
@@ -54,12 +54,12 @@ BODIES: Final = {"json": b'{"id": 1}', "binary": bytes(range(256)), "empty": b""
 
 PARCELS: Final = {
     **{
-        f"{what}, {kind}": ("", "billing", properties, body)
+        f"{what}, {kind}": ("", "billing", properties.message_id, pack(properties), body)
         for what, properties in ODD_PROPERTIES.items()
         for kind, body in BODIES.items()
     },
     **{
-        f"{what}, {kind}": ("events", "order.placed", Properties(headers=dict(headers)), body)
+        f"{what}, {kind}": ("events", "order.placed", None, pack(Properties(headers=headers)), body)
         for what, headers in ODD_HEADERS.items()
         for kind, body in BODIES.items()
     },

@@ -152,6 +152,8 @@ OTHERS: Final = [
     "drivers/local",
     "drivers/rabbitmq",
     "drivers/kafka",
+    "observers/journal",
+    "pipeline",
     "runtime/delayed",
     "stores",
 ]
