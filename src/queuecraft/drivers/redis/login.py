@@ -36,7 +36,11 @@ async def log_in(
                 address = await _master(address, credentials)
             for _ in range(MOVES):
                 client = await _enter(address, credentials, name, pushes=on_push)
-                elsewhere = await _is_writable(client, address)
+                try:
+                    elsewhere = await _is_writable(client, address)
+                except BaseException:
+                    client.abort(ConnectionLost("not let in", broker="redis"))
+                    raise
                 if elsewhere is None:
                     client.beat(heartbeat)
                     return client
@@ -113,11 +117,9 @@ async def _is_writable(client: Client, address: Address) -> Address | None:
         host, _, port = keys.message.split()[-1].rpartition(":")
         return address.at(host or address.host, int(port))
     if isinstance(keys, RedisError) and keys.code in ("LOADING", "MASTERDOWN", "CLUSTERDOWN"):
-        client.abort(ConnectionLost("not ready", broker="redis"))
         raise _refused(address, keys.message)
     # Who may not ask for the role finds out at the first publish.
     if not isinstance(role, RedisError) and role and role[0] in (b"slave", "slave"):
-        client.abort(ConnectionLost("a replica", broker="redis"))
         master = f"{_text(role[1])}:{role[2]}"
         raise _refused(
             address,
