@@ -1,0 +1,329 @@
+"""Capture: every message of a queue into a lake, acknowledged only once it is there for good."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from queuecraft.app import QueueCraft
+from queuecraft.clock import Clock
+from queuecraft.drivers.base import (
+    ConnectionLost,
+    Delivery,
+    Driver,
+    Queue,
+    Subscription,
+    Traits,
+)
+from queuecraft.failpoints import failpoint
+from queuecraft.model.errors import ConfigError, QueueError, UnsupportedFeature
+from queuecraft.model.settings import Settings
+from queuecraft.pipeline.archive import archived
+from queuecraft.pipeline.arrow import require_arrow
+from queuecraft.pipeline.lake import Lake
+from queuecraft.pipeline.segments import new_place, write_segment
+from queuecraft.runtime.connection import Connection
+
+ROWS: Final = 20_000
+SECONDS: Final = 10.0
+MOST: Final = 65_535  # messages that RabbitMQ gives out before it is told of any
+BYTES: Final = 64 << 20  # of payloads in one segment
+AT_ONCE: Final = 1000  # messages received, and acknowledged, in one call
+IDLE: Final = 30.0  # seconds one receive waits; only a bound, a message wakes it
+EMPTY: Final = 0.25  # seconds without a message after which a queue may be empty
+LINGER: Final = 5.0  # seconds in which a consumer that has died is still counted, at most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Captured:
+    """How far a capture has come, or how it ended.
+
+    >>> Captured(rows=10, segments=1)
+    Captured(rows=10, segments=1, size=0)
+    """
+
+    rows: int = 0
+    segments: int = 0
+    size: int = 0  # bytes of payloads
+
+
+async def capture(
+    qc: QueueCraft,
+    queue: str,
+    lake: Lake,
+    *,
+    rows: int = ROWS,
+    seconds: float = SECONDS,
+    once: bool = False,
+    force: bool = False,
+    stop: asyncio.Event | None = None,
+    progress: Callable[[Captured], object] | None = None,
+) -> Captured:
+    """Take all messages out of a queue and into a lake, until `stop` is set or, with `once`, until
+    the queue is empty and nobody holds any of it.
+
+    A segment has at most `rows` messages and is written when its first one has waited for
+    `seconds`. Messages are acknowledged when their segment is on the disk: what dies in between
+    gives duplicates, which have the same id and queue, and loses nothing. So many messages are held
+    at a time, and no more, however long the queue is. Cancel the task to end it at once: what is
+    not in a segment goes back to the queue.
+
+    The queue is one made for it, a tap. One that has consumers is a work queue, whose messages
+    would be taken away from its workers; one of dead letters would be emptied. Both are a
+    `QueueError`, unless `force` is given.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> async def main(folder: str) -> Captured:
+    ...     async with QueueCraft("local://") as qc:
+    ...         await qc.admin.declare("tap", "order.*", dead_letters=False)
+    ...         await qc.publish_many("order.placed", [{"n": n} for n in range(5)])
+    ...         return await capture(qc, "tap", Lake.at(folder), once=True)
+    >>> with TemporaryDirectory() as folder:
+    ...     asyncio.run(main(folder))
+    Captured(rows=5, segments=1, size=35)
+    """
+    require_arrow()
+    if not 1 <= rows <= MOST:
+        raise ConfigError(f"capture(rows={rows!r}): expected a number from 1 to {MOST:,}")
+    if not seconds > 0:
+        raise ConfigError(f"capture(seconds={seconds!r}): expected a number above 0")
+    engine = qc._engine  # pyright: ignore[reportPrivateUsage]  the seam is not for applications
+    await qc.admin.inspect(queue)  # there has to be one
+    _check_keeps(engine.connection.traits, qc.settings, force=force)
+    if not force:
+        await _check_tap(qc, queue, engine.clock)
+    tap = Tap(engine.connection, queue, rows)
+    run = _Run(
+        tap,
+        lake,
+        engine.clock,
+        rows=rows,
+        seconds=seconds,
+        stop=stop or asyncio.Event(),
+        progress=progress,
+    )
+    try:
+        await (run.until_empty() if once else run.until_stopped())
+    finally:
+        await _undisturbed(tap.close())
+    return run.state
+
+
+class Tap:
+    """A queue that is consumed, through lost connections: what was held then comes again."""
+
+    def __init__(self, connection: Connection, queue: str, prefetch: int) -> None:
+        self._connection = connection
+        self._queue = Queue[Any](queue)
+        self._prefetch = prefetch
+        self._driver: Driver | None = None
+        self._subscription: Subscription | None = None
+        self._generation = 0
+
+    async def receive(self, limit: int, wait: float) -> Sequence[Delivery] | None:
+        """Messages, or none within so many seconds; None when the connection was lost, and with it
+        every message that was held."""
+        try:
+            if self._subscription is None:
+                await self._join()
+            elif self._generation != self._connection.generation:  # somebody else met the loss
+                self._subscription = None
+            if self._subscription is None:
+                return None
+            return await self._subscription.receive(limit, wait)
+        except ConnectionLost as error:
+            self._lost(error)
+            return None
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """Let the broker forget messages. Those it does not hear of come again."""
+        subscription = self._subscription
+        try:
+            for start in range(0, len(deliveries), AT_ONCE):
+                if subscription is not None:
+                    await subscription.ack(deliveries[start : start + AT_ONCE])
+        except ConnectionLost as error:
+            self._lost(error)
+
+    async def drained(self) -> bool:
+        """Whether there is nothing to be had, now or when another lets go of what it holds."""
+        driver = await self._connection.ready()
+        try:
+            infos = await driver.inspect([self._queue.name])
+        except ConnectionLost as error:
+            self._connection.lost(driver, error)
+            return False
+        return not any(info.ready or info.in_flight for info in infos)
+
+    async def close(self) -> None:
+        """Give back what is held."""
+        if self._subscription is not None:
+            try:
+                await self._subscription.close()
+            except ConnectionLost as error:
+                self._lost(error)
+
+    async def _join(self) -> None:
+        driver = await self._connection.ready()
+        self._driver, self._generation = driver, self._connection.generation
+        self._subscription = await driver.subscribe(self._queue, prefetch=self._prefetch)
+
+    def _lost(self, error: ConnectionLost) -> None:
+        self._subscription = None
+        if self._driver is None or self._connection.state in ("disconnected", "closing", "closed"):
+            raise error  # there will be no connection again
+        if self._generation == self._connection.generation:
+            self._connection.lost(self._driver, error)
+
+
+class _Run:
+    """One capture under way."""
+
+    def __init__(
+        self,
+        tap: Tap,
+        lake: Lake,
+        clock: Clock,
+        *,
+        rows: int,
+        seconds: float,
+        stop: asyncio.Event,
+        progress: Callable[[Captured], object] | None,
+    ) -> None:
+        self.state = Captured()
+        self._tap = tap
+        self._lake = lake
+        self._clock = clock
+        self._rows = rows
+        self._seconds = seconds
+        self._stop = stop
+        self._progress = progress
+
+    async def until_stopped(self) -> None:
+        """Go on for as long as nobody says otherwise."""
+        while not self._stop.is_set():
+            await self._keep(await self._gather(IDLE))
+
+    async def until_empty(self) -> None:
+        """Go on until there is nothing left."""
+        drained = False
+        while not self._stop.is_set():
+            batch = await self._gather(EMPTY)
+            if drained and not batch:  # looked twice: what is on its way to us is in no count
+                return
+            await self._keep(batch)
+            drained = await self._tap.drained()
+
+    async def _gather(self, patience: float) -> list[Delivery]:
+        """The messages of the next segment: as many as there is room for, or as have come when
+        none came for so many seconds, the first has waited long enough, or it is to end."""
+        batch: list[Delivery] = []
+        size = 0
+        until: float | None = None
+        while len(batch) < self._rows and size < BYTES and not self._stop.is_set():
+            now = self._clock.monotonic()
+            wait = patience if until is None else min(patience, until - now)
+            if wait <= 0:
+                break
+            limit = min(AT_ONCE, self._rows - len(batch))
+            try:
+                got = await self._unless_stopped(self._tap.receive(limit, wait))
+            except QueueError:  # perhaps the queue is gone, and there is nowhere to go back to
+                await self._keep(batch)
+                raise
+            if got is None:  # what was held comes again
+                batch, size, until = [], 0, None
+            elif not got:
+                break
+            else:
+                batch += got
+                size += sum(len(each.sent.body) for each in got)
+                until = until or now + self._seconds
+        return batch
+
+    async def _unless_stopped(
+        self, receiving: Coroutine[Any, Any, Sequence[Delivery] | None]
+    ) -> Sequence[Delivery] | None:
+        """What is received; nothing if it is to end before anything is."""
+        tasks = asyncio.ensure_future(receiving), asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        return () if tasks[0].cancelled() else tasks[0].result()
+
+    async def _keep(self, batch: Sequence[Delivery]) -> None:
+        if batch:
+            await _undisturbed(self._store(batch))
+
+    async def _store(self, batch: Sequence[Delivery]) -> None:
+        failpoint("capture.before_segment")
+        size = await asyncio.to_thread(self._write, batch)
+        failpoint("capture.before_ack")
+        state = self.state
+        self.state = Captured(
+            rows=state.rows + len(batch), segments=state.segments + 1, size=state.size + size
+        )
+        if self._progress is not None:
+            self._progress(self.state)
+        await self._tap.ack(batch)
+        failpoint("capture.after_ack")
+
+    def _write(self, batch: Sequence[Delivery]) -> int:
+        now = self._clock.now()
+        write_segment(self._lake, archived(batch, now), place=new_place("captured", now))
+        return sum(len(each.sent.body) for each in batch)
+
+
+def _check_keeps(traits: Traits, settings: Settings, *, force: bool) -> None:
+    """Refuse a broker that forgets messages before they are in the lake."""
+    if traits.name == "redis" and settings.redis_delivery == "at-most-once":
+        raise ConfigError(
+            "with redis_delivery='at-most-once' a capture that dies loses what it holds; leave "
+            "that setting out for the capture"
+        )
+    if not traits.competing and not force:
+        raise UnsupportedFeature(
+            "this broker gives events to those who listen and keeps none for a capture that is not "
+            "running; take another mode, such as list or stream, or insist with force",
+            broker=traits.name,
+            operation="capture",
+        )
+
+
+async def _check_tap(qc: QueueCraft, queue: str, clock: Clock) -> None:
+    """Refuse a queue that somebody else lives on."""
+    if queue.endswith(".dlq"):
+        raise QueueError(
+            f"queue {queue!r} holds dead letters, and a capture takes them out of it; insist with "
+            "force if they are to be in the lake alone",
+            operation="capture",
+            queue=queue,
+        )
+    until = clock.monotonic() + LINGER
+    while consumers := (await qc.admin.inspect(queue)).consumers:
+        if clock.monotonic() > until:
+            who = "a consumer" if consumers == 1 else f"{consumers} consumers"
+            raise QueueError(
+                f"queue {queue!r} has {who}: a capture would take messages away from its workers; "
+                f"make a tap beside it (queuecraft declare {queue}.tap EVENT --no-dead-letters) "
+                "and capture that, or insist with force",
+                operation="capture",
+                queue=queue,
+            )
+        await clock.sleep(LINGER / 10)
+
+
+async def _undisturbed(work: Coroutine[Any, Any, None]) -> None:
+    """Do something to its end, also when this task is cancelled."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not task.done():
+            await asyncio.wait([task])
+        raise

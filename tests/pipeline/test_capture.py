@@ -1,0 +1,413 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from queuecraft import NoRetry, QueueCraft, failpoints
+from queuecraft.admin import UnknownQueue
+from queuecraft.drivers.base import Outgoing, Queue
+from queuecraft.model.errors import ConfigError, ConnectionLost, QueueError
+from queuecraft.pipeline import capture as capturing
+from queuecraft.pipeline.archive import outgoing_of
+from queuecraft.pipeline.capture import Captured, capture
+from queuecraft.pipeline.lake import Lake
+from queuecraft.testing import FaultyDriver
+from queuecraft.testing.failpoints import failing
+from tests.pipeline.segments import files, ids, rows
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake.at(tmp_path / "lake")
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> FaultyDriver:
+    monkeypatch.setattr(capturing, "EMPTY", 0.05)  # this broker is not far away
+    return FaultyDriver(inline=False)
+
+
+@pytest.fixture
+async def qc(driver: FaultyDriver) -> AsyncIterator[QueueCraft]:
+    async with QueueCraft(drivers=[driver], reconnect_delay=0.01) as qc:
+        await qc.admin.declare("tap", "order.*", dead_letters=False)
+        yield qc
+
+
+async def publish(qc: QueueCraft, *numbers: int, event: str = "order.placed") -> None:
+    for n in numbers:
+        await qc.publish(event, {"n": n}, message_id=f"m-{n}")
+
+
+async def ready(qc: QueueCraft, queue: str = "tap") -> list[str]:
+    return [each.id for each in await qc.admin.peek(queue, 1000)]
+
+
+async def until(condition: Callable[[], Awaitable[object]]) -> None:
+    while not await condition():  # noqa: ASYNC110  whatever makes it true, it sets no event
+        await asyncio.sleep(0.002)
+
+
+@asynccontextmanager
+async def under_way(*args: Any, **options: Any) -> AsyncGenerator[Callable[[int], Awaitable[None]]]:
+    """A capture that goes on while the block runs, and ends in order; wait for so many rows."""
+    stop = asyncio.Event()
+    state = Captured()
+
+    def note(now: Captured) -> None:
+        nonlocal state
+        state = now
+
+    async def reaches(count: int) -> None:
+        async def enough() -> bool:
+            return state.rows >= count
+
+        await until(enough)
+
+    task = asyncio.create_task(capture(*args, stop=stop, progress=note, **options))
+    try:
+        yield reaches
+    finally:
+        stop.set()
+        assert await task == state
+
+
+# -- what is captured ------------------------------------------------------------------------------
+
+
+async def test_everything_in_a_queue_is_in_the_lake_and_not_in_the_queue(
+    qc: QueueCraft, lake: Lake
+) -> None:
+    await qc.publish(
+        "order.placed",
+        {"n": 1},
+        message_id="m-1",
+        key="o-1",
+        headers={"tenant": "t1", "pages": 2, "raw": b"\xff"},
+        correlation_id="c-1",
+    )
+    assert await capture(qc, "tap", lake, once=True) == Captured(rows=1, segments=1, size=7)
+    assert await ready(qc) == []
+    (row,) = rows(lake)
+    assert (row["kind"], row["queue"], row["message_id"]) == ("captured", "tap", "m-1")
+    back = outgoing_of(row)
+    assert (back.body, back.routing_key, back.key) == (b'{"n":1}', "order.placed", "o-1")
+    assert back.headers == {"tenant": "t1", "pages": 2, "raw": b"\xff"}
+    assert (back.correlation_id, back.content_type) == ("c-1", "application/json")
+
+
+async def test_what_is_captured_can_be_sent_again(qc: QueueCraft, lake: Lake) -> None:
+    await publish(qc, 1, 2)
+    await capture(qc, "tap", lake, once=True)
+    driver = qc._engine.connection.current
+    assert driver is not None
+    await driver.send([outgoing_of(row, queue="tap") for row in rows(lake)])
+    again = await qc.admin.peek("tap")
+    assert [(each.id, each.payload, each.routing_key) for each in again] == [
+        ("m-1", {"n": 1}, "order.placed"),
+        ("m-2", {"n": 2}, "order.placed"),
+    ]
+
+
+async def test_an_empty_queue_makes_no_segment(qc: QueueCraft, lake: Lake) -> None:
+    assert await capture(qc, "tap", lake, once=True) == Captured()
+    assert not lake.root.exists()
+
+
+async def test_a_segment_has_at_most_so_many_rows(qc: QueueCraft, lake: Lake) -> None:
+    await publish(qc, *range(25))
+    captured = await capture(qc, "tap", lake, rows=10, once=True)
+    assert (captured.rows, captured.segments) == (25, 3)
+    assert ids(lake) == [f"m-{n}" for n in range(25)]
+
+
+async def test_large_payloads_make_smaller_segments(
+    qc: QueueCraft, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capturing, "BYTES", 30)
+    monkeypatch.setattr(capturing, "AT_ONCE", 2)
+    await publish(qc, *range(9))  # of seven bytes each
+    assert (await capture(qc, "tap", lake, once=True)).segments == 2
+    assert ids(lake) == [f"m-{n}" for n in range(9)]
+
+
+async def test_no_more_is_held_than_fits_in_a_segment(qc: QueueCraft, lake: Lake) -> None:
+    await publish(qc, *range(30))
+    held: list[int | None] = []
+
+    async def look() -> None:
+        held.append((await qc.admin.inspect("tap")).in_flight)
+
+    looks: list[asyncio.Task[None]] = []
+    await capture(
+        qc,
+        "tap",
+        lake,
+        rows=10,
+        once=True,
+        progress=lambda _: looks.append(asyncio.create_task(look())),
+    )
+    await asyncio.gather(*looks)
+    assert len(held) == 3
+    assert all(each is not None and each <= 10 for each in held)
+
+
+# -- when it ends ----------------------------------------------------------------------------------
+
+
+async def test_a_message_waits_no_longer_than_so_many_seconds(qc: QueueCraft, lake: Lake) -> None:
+    async with under_way(qc, "tap", lake, seconds=0.01) as reaches:
+        await publish(qc, 1)
+        await reaches(1)
+        await publish(qc, 2)
+        await reaches(2)
+        assert ids(lake) == ["m-1", "m-2"]
+        assert len(files(lake)) == 2
+
+
+async def test_asked_to_stop_it_writes_what_it_holds(qc: QueueCraft, lake: Lake) -> None:
+    async def taken() -> bool:
+        return (await qc.admin.inspect("tap")).in_flight == 3
+
+    async with under_way(qc, "tap", lake, seconds=1000):
+        await publish(qc, 1, 2, 3)
+        await until(taken)
+    assert ids(lake) == ["m-1", "m-2", "m-3"]
+    assert (await qc.admin.inspect("tap")).ready == 0
+
+
+async def test_cancelled_it_gives_back_what_it_holds(qc: QueueCraft, lake: Lake) -> None:
+    async def taken() -> bool:
+        return (await qc.admin.inspect("tap")).in_flight == 3
+
+    task = asyncio.create_task(capture(qc, "tap", lake, seconds=1000))
+    await publish(qc, 1, 2, 3)
+    await until(taken)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert await ready(qc) == ["m-1", "m-2", "m-3"]
+    assert not lake.root.exists()
+
+
+async def test_cancelled_between_the_segment_and_the_ack_it_still_acknowledges(
+    qc: QueueCraft, lake: Lake
+) -> None:
+    await publish(qc, 1, 2)
+    task = asyncio.create_task(capture(qc, "tap", lake, rows=2))
+
+    def cancel() -> None:
+        task.cancel()
+
+    failpoints.arm("capture.before_ack", cancel)
+    try:
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    finally:
+        failpoints.disarm("capture.before_ack")
+    assert ids(lake) == ["m-1", "m-2"]
+    assert await ready(qc) == []
+
+
+async def test_a_connection_that_others_found_lost_and_mended_costs_nothing(
+    qc: QueueCraft, lake: Lake, driver: FaultyDriver
+) -> None:
+    async def lose(_: Captured) -> None:
+        await driver.drop()
+        await publish(qc, 3)  # meets the loss, and waits until it is mended
+
+    losing: list[asyncio.Task[None]] = []
+
+    def once(state: Captured) -> None:
+        if not losing:
+            losing.append(asyncio.create_task(lose(state)))
+
+    await publish(qc, 1, 2)
+    await capture(qc, "tap", lake, rows=1, once=True, progress=once)
+    await asyncio.gather(*losing)
+    assert set(ids(lake)) == {"m-1", "m-2", "m-3"}
+    assert await ready(qc) == []
+
+
+async def test_once_waits_for_what_another_holds(qc: QueueCraft, lake: Lake) -> None:
+    await publish(qc, 1, 2)
+    driver = qc._engine.connection.current
+    assert driver is not None
+    other = await driver.subscribe(Queue("tap"), prefetch=1)
+    held = await other.receive(1, 1)
+    seen = asyncio.Event()
+    task = asyncio.create_task(
+        capture(qc, "tap", lake, once=True, force=True, progress=lambda _: seen.set())
+    )
+    await seen.wait()
+    assert ids(lake) == ["m-2"]
+    await other.release(held)
+    assert (await task).rows == 2
+    await other.close()
+    assert ids(lake) == ["m-2", "m-1"]
+
+
+# -- what goes wrong -------------------------------------------------------------------------------
+
+
+async def test_a_disk_that_is_full_costs_nothing(qc: QueueCraft, lake: Lake) -> None:
+    await publish(qc, 1, 2)
+    full = OSError(28, "No space left on device")
+    with failing("segment.before_rename", full), pytest.raises(OSError, match="No space left"):
+        await capture(qc, "tap", lake, once=True)
+    assert ids(lake) == []
+    assert await ready(qc) == ["m-1", "m-2"]
+
+
+async def test_a_connection_lost_while_receiving_costs_nothing(
+    qc: QueueCraft, lake: Lake, driver: FaultyDriver
+) -> None:
+    async def taken() -> bool:
+        return (await qc.admin.inspect("tap")).in_flight == 2
+
+    async with under_way(qc, "tap", lake, seconds=1000):
+        await publish(qc, 1, 2)
+        await until(taken)
+        await driver.drop()
+        await publish(qc, 3)
+        await until(lambda: _held(qc, 3))
+    assert sorted(ids(lake)) == ["m-1", "m-2", "m-3"], "each once: what was void was not written"
+    assert await ready(qc) == []
+
+
+async def _consumers(qc: QueueCraft, queue: str) -> int | None:
+    return (await qc.admin.inspect(queue)).consumers
+
+
+async def _held(qc: QueueCraft, count: int) -> bool:
+    with suppress(ConnectionLost):
+        return (await qc.admin.inspect("tap")).in_flight == count
+    return False
+
+
+async def test_an_ack_that_is_not_heard_gives_duplicates_of_the_same_key(
+    qc: QueueCraft, lake: Lake, driver: FaultyDriver
+) -> None:
+    await publish(qc, 1, 2)
+    driver.fail("ack")
+
+    # The connection counts as lost, and what was held goes back with it.
+    assert (await capture(qc, "tap", lake, once=True)).rows == 4
+    keys = [
+        tuple(row[name] for name in ("message_id", "queue", "kind", "attempt", "replay_id"))
+        for row in rows(lake)
+    ]
+    assert len(keys) == 4
+    assert set(keys) == {(f"m-{n}", "tap", "captured", 0, None) for n in (1, 2)}
+    assert await ready(qc) == []
+
+
+async def test_a_broker_that_is_gone_for_good_ends_it(lake: Lake, driver: FaultyDriver) -> None:
+    async with QueueCraft(drivers=[driver], auto_reconnect=False) as qc:
+        await qc.admin.declare("tap", dead_letters=False)
+        task = asyncio.create_task(capture(qc, "tap", lake))
+
+        await until(lambda: _consumers(qc, "tap"))
+        await driver.drop()
+        with pytest.raises(ConnectionLost):
+            await task
+
+
+async def test_a_queue_that_breaks_loses_nothing_of_what_was_taken(
+    qc: QueueCraft, lake: Lake, driver: FaultyDriver
+) -> None:
+    await publish(qc, 1, 2)
+    received = 0
+
+    class Breaking(capturing.Tap):
+        async def receive(self, limit: int, wait: float) -> Any:
+            nonlocal received
+            received += 1
+            if received > 1:
+                raise QueueError("there is no such queue any more")
+            return await super().receive(limit, wait)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(capturing, "Tap", Breaking)
+        with pytest.raises(QueueError, match="no such queue any more"):
+            await capture(qc, "tap", lake)
+    assert ids(lake) == ["m-1", "m-2"]
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+async def test_a_work_queue_is_refused_and_a_tap_proposed(
+    qc: QueueCraft, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capturing, "LINGER", 0.01)
+    worker = qc.worker("billing")
+    worker.on("order.placed", print)
+    await worker.start()
+    await until(lambda: _consumers(qc, "billing"))
+    with pytest.raises(QueueError, match=r"has a consumer.*queuecraft declare billing\.tap"):
+        await capture(qc, "billing", lake, once=True)
+    await worker.stop()
+    assert await capture(qc, "billing", lake, once=True) == Captured()
+
+
+async def test_dead_letters_are_captured_only_by_force_and_tell_their_story(
+    qc: QueueCraft, lake: Lake
+) -> None:
+    worker = qc.worker("billing", retry=NoRetry())
+
+    @worker.on("order.placed")
+    async def fail(order: dict[str, int]) -> None:
+        raise KeyError("order 17")
+
+    await worker.start()
+    await publish(qc, 1)
+
+    async def dead() -> bool:
+        return (await qc.admin.inspect("billing.dlq")).ready == 1
+
+    await until(dead)
+    await worker.stop()
+    with pytest.raises(QueueError, match="holds dead letters"):
+        await capture(qc, "billing.dlq", lake, once=True)
+    (letter,) = await qc.dead_letters.list("billing")
+    assert (await capture(qc, "billing.dlq", lake, once=True, force=True)).rows == 1
+    (row,) = rows(lake)
+    assert (row["message_id"], row["queue"], row["error_type"]) == (
+        "m-1",
+        "billing.dlq",
+        "KeyError",
+    )
+    assert row["reason"] == letter.reason
+    assert row["fingerprint"] == letter.fingerprint
+
+
+@pytest.mark.parametrize("force", [False, True])
+async def test_a_queue_that_does_not_exist_is_an_error(
+    qc: QueueCraft, lake: Lake, force: bool
+) -> None:
+    with pytest.raises(UnknownQueue, match="did you mean 'tap'"):
+        await capture(qc, "tapp", lake, once=True, force=force)
+
+
+@pytest.mark.parametrize("options", [{"rows": 0}, {"rows": 70_000}, {"seconds": 0}])
+async def test_numbers_that_make_no_sense_are_refused(
+    qc: QueueCraft, lake: Lake, options: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError, match="capture"):
+        await capture(qc, "tap", lake, **options)
+
+
+async def test_a_message_that_fits_no_column_is_captured_with_the_others(
+    qc: QueueCraft, lake: Lake, driver: FaultyDriver
+) -> None:
+    await driver.send(
+        [Outgoing(b"1", "m-1", queue="tap", timestamp=1e300), Outgoing(b"2", "m-2", queue="tap")]
+    )
+    assert (await capture(qc, "tap", lake, once=True)).rows == 2
+    assert [row["payload"] for row in rows(lake)] == [b"1", b"2"]

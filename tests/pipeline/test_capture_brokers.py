@@ -1,0 +1,84 @@
+"""Captures on real brokers, killed at every place where it could matter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from queuecraft import QueueCraft
+from queuecraft.model.errors import ConfigError, UnsupportedFeature
+from queuecraft.pipeline.capture import capture
+from queuecraft.pipeline.lake import Lake
+from tests.pipeline.segments import dies, rows
+
+TOGETHER = 10
+COUNT = 25
+PROGRAM = f"""
+import asyncio, sys
+from queuecraft import QueueCraft
+from queuecraft.pipeline.capture import capture
+from queuecraft.pipeline.lake import Lake
+
+async def main():
+    async with QueueCraft(sys.argv[1]) as qc:
+        await capture(qc, "tap", Lake.at(sys.argv[2]), rows={TOGETHER}, once=True)
+
+asyncio.run(main())
+"""
+IN_THE_LAKE = ("segment.after_rename", "capture.before_ack")
+POINTS = ("capture.before_segment", "segment.before_rename", *IN_THE_LAKE, "capture.after_ack")
+MOST_TELLING = ("segment.before_rename", "capture.before_ack")
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake.at(tmp_path / "lake")
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_the_embedded_queue(point: str, lake: Lake, tmp_path: Path) -> None:
+    await _loses_nothing(f"local://{tmp_path / 'queue.db'}", point, lake)
+
+
+@pytest.mark.parametrize("point", MOST_TELLING)
+async def test_rabbitmq(point: str, lake: Lake, rabbitmq_url: str) -> None:
+    await _loses_nothing(rabbitmq_url, point, lake)
+
+
+@pytest.mark.parametrize(("point", "mode"), [*zip(MOST_TELLING, ("list", "stream"), strict=True)])
+async def test_redis(point: str, mode: str, lake: Lake, redis_url: str) -> None:
+    await _loses_nothing(f"{redis_url}&mode={mode}", point, lake)
+
+
+async def test_what_redis_would_forget_is_refused(lake: Lake, redis_url: str) -> None:
+    url = f"{redis_url}&mode=list"
+    async with QueueCraft(url, redis_delivery="at-most-once") as qc:
+        await qc.admin.declare("tap", dead_letters=False)
+        with pytest.raises(ConfigError, match="a capture that dies loses what it holds"):
+            await capture(qc, "tap", lake, once=True, force=True)
+    async with QueueCraft(f"{redis_url}&mode=pubsub") as qc:
+        await qc.admin.declare("live", "order.*", dead_letters=False)
+        with pytest.raises(UnsupportedFeature, match="keeps none for a capture that is not"):
+            await capture(qc, "live", lake, once=True)
+
+
+async def _loses_nothing(url: str, point: str, lake: Lake) -> None:
+    async with QueueCraft(url) as qc:
+        await qc.admin.declare("tap", "order.*", dead_letters=False)
+        sent = set(await qc.publish_many("order.placed", [{"n": n} for n in range(COUNT)]))
+        assert len(sent) == COUNT
+
+        dies(point, PROGRAM, url, str(lake.root))
+
+        found = rows(lake)
+        expected = TOGETHER if point in (*IN_THE_LAKE, "capture.after_ack") else 0
+        assert len(found) == expected, "what was there when it died"
+        await capture(qc, "tap", lake, rows=TOGETHER, once=True)
+        info = await qc.admin.inspect("tap")
+        assert (info.ready, info.in_flight or 0) == (0, 0)
+    found = rows(lake)
+    keys = [(row["message_id"], row["queue"], row["kind"], row["attempt"]) for row in found]
+    assert {id for id, *_ in keys} == sent, "nothing is lost"
+    assert len(set(keys)) == COUNT, "and what is there twice can be told by its key"
+    assert len(keys) == COUNT + (TOGETHER if point in IN_THE_LAKE else 0)
