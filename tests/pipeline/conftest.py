@@ -13,6 +13,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+PATIENCE = 180  # seconds for a test: the first of them waits until Spark has started
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(PATIENCE))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Generator[SparkSession]:
     session = spark_session(

@@ -1,0 +1,1 @@
+"""Spark's way to lakes and queues."""
