@@ -38,7 +38,7 @@ def test_programs_are_told_in_json(shell: Shell) -> None:
     shell.declare("tap", "order.*")
     publish(shell, 5)
     told = shell.json("lake", "capture", "lake", "--queue", "tap", "--once", "--rows", "2")
-    assert told == [{"rows": 5, "segments": 3, "size": 35, "interrupted": False}]
+    assert told == [{"rows": 5, "segments": 3, "size": 35, "replayed": 0, "interrupted": False}]
 
 
 def test_a_queue_that_does_not_exist_is_named(shell: Shell) -> None:
@@ -99,7 +99,13 @@ def test_a_signal_ends_it_in_order(shell: Shell, lake: Lake, number: signal.Sign
             process.kill()
             raise
     assert (process.returncode, err) == (0, b"")
-    assert json.loads(out) == {"rows": 3, "segments": 1, "size": 21, "interrupted": False}
+    assert json.loads(out) == {
+        "rows": 3,
+        "segments": 1,
+        "size": 21,
+        "replayed": 0,
+        "interrupted": False,
+    }
     assert len(rows(lake)) == 3
     assert shell.payloads("tap") == []
 

@@ -114,6 +114,23 @@ async def test_what_is_captured_can_be_sent_again(qc: QueueCraft, lake: Lake) ->
     ]
 
 
+@pytest.mark.parametrize("asked", [{"replayed": True}, {"force": True}], ids=str)
+async def test_what_was_replayed_is_archived_again_only_if_asked_for(
+    qc: QueueCraft, driver: FaultyDriver, lake: Lake, asked: dict[str, Any]
+) -> None:
+    again = Outgoing(b"{}", "m-1", queue="tap", headers={"x-replay-id": "r-1"})
+    await driver.send([again])
+    await publish(qc, 2)
+    assert await capture(qc, "tap", lake, once=True) == Captured(
+        rows=1, segments=1, size=7, replayed=1
+    )
+    assert (ids(lake), await ready(qc)) == (["m-2"], [])
+
+    await driver.send([again])
+    assert (await capture(qc, "tap", lake, once=True, **asked)).rows == 1
+    assert [row["replay_id"] for row in rows(lake) if row["message_id"] == "m-1"] == ["r-1"]
+
+
 async def test_an_empty_queue_makes_no_segment(qc: QueueCraft, lake: Lake) -> None:
     assert await capture(qc, "tap", lake, once=True) == Captured()
     assert not lake.root.exists()

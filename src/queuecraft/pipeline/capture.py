@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from queuecraft.app import QueueCraft
 from queuecraft.clock import Clock
+from queuecraft.codec.headers import REPLAY_ID
 from queuecraft.drivers.base import (
     ConnectionLost,
     Delivery,
@@ -41,12 +42,13 @@ class Captured:
     """How far a capture has come, or how it ended.
 
     >>> Captured(rows=10, segments=1)
-    Captured(rows=10, segments=1, size=0)
+    Captured(rows=10, segments=1, size=0, replayed=0)
     """
 
     rows: int = 0
     segments: int = 0
     size: int = 0  # bytes of payloads
+    replayed: int = 0  # messages left out: the lake has them already
 
 
 async def capture(
@@ -58,6 +60,7 @@ async def capture(
     seconds: float = SECONDS,
     once: bool = False,
     force: bool = False,
+    replayed: bool = False,
     stop: asyncio.Event | None = None,
     progress: Callable[[Captured], object] | None = None,
 ) -> Captured:
@@ -74,6 +77,9 @@ async def capture(
     would be taken away from its workers; one of dead letters would be emptied. Both are a
     `QueueError`, unless `force` is given.
 
+    A message that was replayed is in the lake already: a tap lets it pass, unless `replayed` asks
+    for it. Where `force` was needed everything is kept, since it is nowhere else.
+
     >>> from tempfile import TemporaryDirectory
     >>> async def main(folder: str) -> Captured:
     ...     async with QueueCraft("local://") as qc:
@@ -82,7 +88,7 @@ async def capture(
     ...         return await capture(qc, "tap", Lake.at(folder), once=True)
     >>> with TemporaryDirectory() as folder:
     ...     asyncio.run(main(folder))
-    Captured(rows=5, segments=1, size=35)
+    Captured(rows=5, segments=1, size=35, replayed=0)
     """
     require_arrow()
     if not 1 <= rows <= MOST:
@@ -101,6 +107,7 @@ async def capture(
         engine.clock,
         rows=rows,
         seconds=seconds,
+        replayed=replayed or force,
         stop=stop or asyncio.Event(),
         progress=progress,
     )
@@ -189,6 +196,7 @@ class _Run:
         *,
         rows: int,
         seconds: float,
+        replayed: bool,
         stop: asyncio.Event,
         progress: Callable[[Captured], object] | None,
     ) -> None:
@@ -198,6 +206,7 @@ class _Run:
         self._clock = clock
         self._rows = rows
         self._seconds = seconds
+        self._replayed = replayed
         self._stop = stop
         self._progress = progress
 
@@ -261,22 +270,27 @@ class _Run:
             await _undisturbed(self._store(batch))
 
     async def _store(self, batch: Sequence[Delivery]) -> None:
-        failpoint("capture.before_segment")
-        size = await asyncio.to_thread(self._write, batch)
+        kept = [each for each in batch if self._replayed or REPLAY_ID not in each.sent.headers]
+        size = sum(len(each.sent.body) for each in kept)
+        if kept:
+            failpoint("capture.before_segment")
+            await asyncio.to_thread(self._write, kept)
         failpoint("capture.before_ack")
         state = self.state
         self.state = Captured(
-            rows=state.rows + len(batch), segments=state.segments + 1, size=state.size + size
+            rows=state.rows + len(kept),
+            segments=state.segments + bool(kept),
+            size=state.size + size,
+            replayed=state.replayed + len(batch) - len(kept),
         )
         if self._progress is not None:
             self._progress(self.state)
         await self._tap.ack(batch)
         failpoint("capture.after_ack")
 
-    def _write(self, batch: Sequence[Delivery]) -> int:
+    def _write(self, batch: Sequence[Delivery]) -> None:
         now = self._clock.now()
         write_segment(self._lake, archived(batch, now), place=new_place("captured", now))
-        return sum(len(each.sent.body) for each in batch)
 
 
 def _check_keeps(traits: Traits, settings: Settings, *, force: bool) -> None:

@@ -45,6 +45,9 @@ def capture(
     force: Annotated[
         bool, typer.Option("--force", help="Also from a queue of workers or of dead letters.")
     ] = False,
+    replayed: Annotated[
+        bool, typer.Option("--replayed", help="Also messages that were replayed from a lake.")
+    ] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -80,6 +83,7 @@ def capture(
                         seconds=seconds,
                         once=once,
                         force=force,
+                        replayed=replayed,
                         stop=signals.asked,
                         progress=note,
                     )
@@ -112,6 +116,7 @@ def _tell(state: Captured, path: Path, *, interrupted: bool, as_json: bool) -> N
                 "rows": state.rows,
                 "segments": state.segments,
                 "size": state.size,
+                "replayed": state.replayed,
                 "interrupted": interrupted,
             }
         )
@@ -122,3 +127,5 @@ def _tell(state: Captured, path: Path, *, interrupted: bool, as_json: bool) -> N
         say(f"Interrupted: {messages} in {files} in {path}; the rest is where it was.", "yellow")
     else:
         say(f"Captured {messages} in {files} in {path}.")
+    if state.replayed:
+        say(f"{state.replayed:,} of a replay left out: the lake has them (--replayed keeps them).")
