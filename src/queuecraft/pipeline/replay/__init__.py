@@ -1,0 +1,1 @@
+"""Sending messages of the archive again: planned first, then chunk by chunk."""

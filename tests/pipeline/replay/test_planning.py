@@ -1,0 +1,151 @@
+"""Plans: what is asked becomes a table, and nothing is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyarrow import parquet
+from pyspark.sql import functions as f
+
+from queuecraft import ConfigError, QueueError
+from queuecraft.pipeline.lake import Lake
+from queuecraft.pipeline.replay.ledger import Ledger
+from queuecraft.pipeline.replay.plan import Plan
+from queuecraft.pipeline.replay.planning import found, plan
+from queuecraft.pipeline.replay.question import Question
+from queuecraft.pipeline.replay.state import replays
+from queuecraft.pipeline.schemas import EVENTS
+from tests.pipeline.replay.scene import NOON, archive, captured
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def rows(lake: Lake, made: Plan) -> list[dict[str, object]]:
+    table = parquet.read_table(Ledger.of(lake, made.id).table)
+    return table.sort_by("position").to_pylist()  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    more: dict[int, dict[str, Any]]
+    more = {2: {"expires_at": NOON + 1}, 3: {"event": "user.created", "headers": {"a": "b"}}}
+    messages = [captured(n, **more.get(n, {})) for n in (4, 2, 0, 3, 1)]
+    return archive(
+        tmp_path_factory.mktemp("plans") / "lake", [*messages, captured(9, payload=None)]
+    )
+
+
+def test_a_plan_says_what_would_go_where(spark: SparkSession, lake: Lake) -> None:
+    made = plan(spark, lake, Question(canary=2, chunk=2))
+    assert (made.messages, made.size, made.expired, made.missing) == (5, 35, 1, 1)
+    assert (made.first, made.last) == (
+        datetime.fromtimestamp(NOON, UTC),
+        datetime.fromtimestamp(NOON + 4, UTC),
+    )
+    assert [(line.event, line.queue, line.exchange, line.messages) for line in made.lines] == [
+        ("order.placed", None, "events", 4),
+        ("user.created", None, "events", 1),
+    ]
+    assert made.chunks == [2, 2, 1]
+    assert made.examples[0].message_id == "m-00000"
+    assert made.examples[0].payload == '{"n":0}'
+    written = rows(lake, made)
+    assert [(row["message_id"], row["position"], str(row["chunk"])) for row in written] == [
+        ("m-00000", 0, "0"),
+        ("m-00001", 1, "0"),
+        ("m-00002", 2, "1"),
+        ("m-00003", 3, "1"),
+        ("m-00004", 4, "2"),
+    ]
+    assert written[3]["headers"] == [("a", "b")]
+    assert {row["replay_id"] for row in written} == {made.id}
+    assert Ledger.of(lake, made.id).plan() == made
+    assert replays(lake)[-1].state == "planned"
+    assert not (Ledger.of(lake, made.id).folder / "chosen").exists()
+
+
+def test_the_table_of_events_is_read_where_there_is_one(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    other = Lake.at(tmp_path)
+    segments = spark.read.parquet(str(lake.segments)).drop("date")
+    ingested = segments.where(f.col("message_id") == "m-00001").withColumn("segment", f.lit("s"))
+    ingested.select(*EVENTS.names).write.parquet(str(other.tables / "events" / "date=2026-01-01"))
+    made = plan(spark, other, Question(to="billing"))
+    assert [row["message_id"] for row in rows(other, made)] == ["m-00001"]
+
+
+def test_columns_are_set_and_functions_applied_before_it_is_written(
+    spark: SparkSession, lake: Lake
+) -> None:
+    values = {"payload": "upper(cast(payload as string))", "key": "message_id", "priority": "'7'"}
+
+    def without_users(messages: DataFrame) -> DataFrame:
+        return messages.where("event <> 'user.created'").withColumn("more", f.lit(1))
+
+    asked = Question(to="billing", set=values, where="message_id > 'm-00001'")
+    made = plan(spark, lake, asked, transform=without_users)
+    assert [
+        (row["message_id"], row["key"], row["priority"], row["payload"]) for row in rows(lake, made)
+    ] == [
+        ("m-00002", "m-00002", 7, b'{"N":2}'),
+        ("m-00004", "m-00004", 7, b'{"N":4}'),
+    ]
+    assert made.chunks == [2]
+
+
+def test_what_cannot_be_planned_is_told_and_leaves_nothing_behind(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    before = list(lake.replays.glob("*"))
+
+    def refused(question: Question, **more: Any) -> str:
+        with pytest.raises(QueueError) as told:
+            plan(spark, lake, question, **more)
+        return told.value.message
+
+    assert "the columns are message_id, queue" in refused(Question(set={"key": "nokey"}))
+    assert "try_cast" in refused(Question(where="cast(event as int) = 1"))
+    assert "no id or no payload" in refused(Question(set={"payload": "null"}))
+    assert "payload of none" in refused(Question(ids=("m-00009",)))
+    assert "no column payload" in refused(Question(), transform=lambda df: df.drop("payload"))
+    assert plan(spark, lake, Question(event="none.such")).messages == 0
+    assert list(lake.replays.glob("*")) == before
+    with pytest.raises(ConfigError, match="nothing to replay"):
+        plan(spark, Lake.at(tmp_path / "nowhere"))
+
+
+def test_compressed_payloads_are_not_set_by_an_expression(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = archive(tmp_path, [captured(1, content_encoding="gzip")])
+    with pytest.raises(ConfigError, match="1 of the messages are compressed"):
+        plan(spark, lake, Question(set={"payload": "'{}'"}))
+
+
+def test_a_transform_is_found_by_its_name() -> None:
+    assert found("queuecraft.pipeline.replay.order:numbered").__name__ == "numbered"
+    for wrong in ("numbered", "no.such:thing", "json:nothing", "json:__name__"):
+        with pytest.raises(ConfigError, match="transform="):
+            found(wrong)
+
+
+def test_a_question_that_makes_no_sense_is_refused() -> None:
+    wrongs: Sequence[dict[str, Any]] = (
+        {"to": "a", "to_event": "b"},
+        {"to": ""},
+        {"to_event": "order.*"},
+        {"chunk": 0},
+        {"canary": 0},
+        {"set": {"size": "1"}},
+        {"since": datetime(2026, 1, 1)},  # noqa: DTZ001
+        {"source": "elsewhere"},
+    )
+    for wrong in wrongs:
+        with pytest.raises(ConfigError):
+            Question(**wrong)
