@@ -35,6 +35,7 @@ class ExitCode(IntEnum):
     USAGE = 2  # a wrong option, setting or payload
     UNREACHABLE = 3  # the broker
     MISSING = 4  # no such queue or message
+    PAUSED = 5  # a replay, by itself
     INTERRUPTED = 130
 
     @classmethod

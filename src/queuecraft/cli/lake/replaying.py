@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from queuecraft.pipeline.replay.execution import Progress as State
     from queuecraft.pipeline.replay.plan import Plan
 
-PAUSED = 5
-"""The exit code of a replay that stopped by itself."""
-
 SHOWN = 10  # refusals told one by one
 
 
@@ -84,6 +81,6 @@ def tell_end(ended: tuple[State, bool], again: str, *, as_json: bool) -> None:
     if interrupted:
         raise typer.Exit(ExitCode.INTERRUPTED)
     if state.paused is not None:
-        raise typer.Exit(PAUSED)
+        raise typer.Exit(ExitCode.PAUSED)
     if state.refused:
         raise typer.Exit(ExitCode.NO)
