@@ -25,6 +25,7 @@ from queuecraft.model.errors import (
 )
 from queuecraft.model.event import Event
 from queuecraft.model.fingerprint import fingerprint
+from queuecraft.model.journal import Journal
 from queuecraft.model.message import Message
 from queuecraft.model.metadata import ConsumeMetadata, ParamMetadata, QueueMetadata
 from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Policy, Retry
@@ -65,6 +66,7 @@ __all__ = [
     "Exchange",
     "Filter",
     "Health",
+    "Journal",
     "JsonFormatter",
     "Message",
     "Metrics",

@@ -28,6 +28,7 @@ from queuecraft.model.queue import Queue
 from queuecraft.model.settings import Settings, SettingsOptions
 from queuecraft.model.types import T
 from queuecraft.observers.delayed import DelayedObserver
+from queuecraft.observers.journal import JournalObserver
 from queuecraft.observers.log import LogObserver
 from queuecraft.runtime.channel import channel_of, handlers_of
 from queuecraft.runtime.connection import Connection
@@ -112,6 +113,10 @@ class QueueCraft:
         connection = Connection(drivers, settings, clock, facts)
         LogObserver(facts.log).attach(facts)
         DelayedObserver(facts.log, settings.delayed.webhook).attach(facts)
+        self._journal: JournalObserver | None = None
+        if (journal := settings.journal_settings) is not None:
+            self._journal = JournalObserver(journal, codec, clock, facts.log)
+            self._journal.attach(facts)
         self.settings = settings
         self._engine = Engine(
             settings=settings,
@@ -504,7 +509,11 @@ class QueueCraft:
             counts = {"before": queues.get(name, Metrics())}  # workers may share a queue
             counts["its own"] = Metrics.of(worker.counters, worker.in_flight)
             queues[name] = replace(Metrics.total(0, counts), queues={})
-        return Metrics.total(self._publisher.sent, queues)
+        total = Metrics.total(self._publisher.sent, queues)
+        if self._journal is None:
+            return total
+        written, dropped = self._journal.written, self._journal.dropped
+        return replace(total, journal_written=written, journal_dropped=dropped)
 
     # -- life ----------------------------------------------------------------------------------
 

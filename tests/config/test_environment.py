@@ -94,6 +94,10 @@ def test_what_kubernetes_sets_for_a_service_of_our_name_does_not_matter() -> Non
         ("redis_delivery", "at-most-once", "at-most-once"),
         ("max_message_bytes", "1024", 1024),
         ("journal", "", None),
+        ("journal", "./lake", Path("lake")),
+        ("journal_payload", "full", "full"),
+        ("journal_redact", "card.number, lines[].sku", ("card.number", "lines[].sku")),
+        ("journal_redact", "none", None),
     ],
 )
 def test_a_variable_sets_its_setting(name: str, text: str, value: Any) -> None:
@@ -216,7 +220,9 @@ def test_a_file_with_credentials_can_be_named(monkeypatch: pytest.MonkeyPatch) -
         ("COMPRESSION", "lz4", "='lz4': expected one of 'gzip', 'zstd'"),
         ("SERIALIZER", "yaml", "='yaml': expected one of 'json', 'msgpack', 'protobuf', 'raw'"),
         ("URL", "queue.db", " has no scheme; for the file 'queue.db' write 'local://./queue.db'"),
-        ("JOURNAL", "j", "='j': expected nothing, because the journal is not available"),
+        ("JOURNAL", "s3://b", "='s3://b': expected a folder of this machine, or none, such as"),
+        ("JOURNAL_PAYLOAD", "all", "='all': expected one of 'none', 'headers', 'full' (default"),
+        ("JOURNAL_REDACT", "a..b", "=a tuple: expected a list of fields, or none, such as card."),
         ("RETRY_MAX_RETRIES", "-1", "=-1: expected a whole number from 0 on"),
         ("RETRY_FACTOR", "0.5", "=0.5: expected a number from 1 on, such as 2 (default 2.0)"),
         ("RETRY_INITIAL_DELAY_MS", "-1", "=-1.0: expected milliseconds from 0 on, such as 1500 ("),

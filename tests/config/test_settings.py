@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queuecraft import ConfigError, DeadLetter, NoDeadLetter, NoRetry, QueueCraft, Retry, Settings
+from queuecraft import (
+    ConfigError,
+    DeadLetter,
+    Journal,
+    NoDeadLetter,
+    NoRetry,
+    QueueCraft,
+    Retry,
+    Settings,
+)
 from queuecraft.model import address
 from queuecraft.model.checks import shown
 from queuecraft.model.delayed import DelayedSettings
@@ -66,8 +75,9 @@ WRONG: dict[str, list[Any]] = {
     "redis_delivery": ["exactly-once", "", None, 5],
     "max_message_bytes": [*WRONG_COUNTS, None],
     "delayed": [None, 10, True, {"limit": 10}, Retry()],
-    "journal": ["journal/", True, "", 5],
-    "journal_payload": ["full", "", None, 5],
+    "journal": [True, "", " ", 5, b"lake", "nul\0", "s3://bucket/lake"],
+    "journal_payload": ["all", "", None, 5],
+    "journal_redact": ["card.number", 5, [5], [""], ["a..b"], ["a[0]"], ["a]"], ["[].[]"]],
 }
 
 RIGHT: dict[str, list[Any]] = {
@@ -99,8 +109,9 @@ RIGHT: dict[str, list[Any]] = {
     "redis_delivery": ["at-least-once", "at-most-once"],
     "max_message_bytes": [1],
     "delayed": [DelayedSettings(), DelayedSettings(limit=1)],
-    "journal": [None],
-    "journal_payload": ["headers"],
+    "journal": [None, "./lake", Path("lake"), Journal("lake")],
+    "journal_payload": ["none", "headers", "full"],
+    "journal_redact": [None, [], ("card.number", "lines[].sku", "[].a", "a[][]", "some field")],
 }
 
 SETTINGS = [each.name for each in fields(Settings) if each.name != "url"]
@@ -152,8 +163,6 @@ def test_a_long_list_of_wrong_settings_is_cut_and_counted() -> None:
     ("options", "feature"),
     [
         ({"batch_size": 100}, "handling in batches"),
-        ({"journal": "journal/"}, "the journal"),
-        ({"journal_payload": "full"}, "the journal"),
     ],
 )
 def test_a_feature_that_is_not_there_yet_is_not_accepted_in_vain(
@@ -251,3 +260,14 @@ def test_settings_cannot_be_changed() -> None:
     changing: Any = Settings()
     with pytest.raises(AttributeError):
         changing.ttl = 5
+
+
+def test_a_journal_that_says_it_all_is_not_said_twice() -> None:
+    journal = Journal("lake", payload="full")
+    assert Settings(journal=journal).journal_settings is journal
+    with pytest.raises(ConfigError) as caught:
+        Settings(journal=journal, journal_payload="none", journal_redact=["card"])
+    assert str(caught.value).splitlines()[1:] == [
+        "  journal_payload is given beside journal, which is a Journal(…); keep one",
+        "  journal_redact is given beside journal, which is a Journal(…); keep one",
+    ]

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from queuecraft import ConfigError, DeadLetter, NoDeadLetter, NoRetry, QueueCraft, Retry, Settings
+from queuecraft import (
+    ConfigError,
+    DeadLetter,
+    Journal,
+    NoDeadLetter,
+    NoRetry,
+    QueueCraft,
+    Retry,
+    Settings,
+)
 from queuecraft.config import settings_from_file
 from queuecraft.drivers.local import path_of
 from queuecraft.model.errors import QueueError
@@ -181,9 +190,10 @@ def test_any_other_address_stays_as_it_is_written(tmp_path: Path, url: str) -> N
         ("ttl = false", "expected seconds above 0, such as 2.5 (default none)"),
         ("redis = 5", "redis in shop.toml is a table; set redis.mode, for example"),
         (
-            "journal = 'j'",
-            "journal='j' in shop.toml: expected nothing, because the journal is not a",
+            "journal = 5",
+            "journal=5 in shop.toml: expected a folder of this machine, such as './lak",
         ),
+        ('journal_redact = "card"', "journal_redact='card' in shop.toml: expected a list of field"),
         ('password = 5\nusername = "s3cret"', "password in shop.toml: expected a text"),
         ("prefetch = 1\nqueue.prefetch = 2", "prefetch=1 in shop.toml and queue.prefetch=2 in s"),
         ("retry.factor = 2\nretry.backoff_factor = 3", "retry.factor=2 in shop.toml and retry.ba"),
@@ -262,3 +272,17 @@ def test_every_error_is_one_of_ours(file: Path) -> None:
     file.write_text("ttl = 0")
     with pytest.raises(QueueError):
         settings_from_file(file)
+
+
+def test_the_journal_of_a_file_is_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text("""
+journal = "lake"
+journal_payload = "full"
+journal_redact = ["card.number"]
+""")
+    settings = settings_from_file(file)
+    expected = Journal(tmp_path / "lake", payload="full", redact=("card.number",))
+    assert settings.journal_settings == expected
+    given = Journal("elsewhere")  # from code, which says it all
+    assert settings_from_file(file, given={"journal": given}).journal_settings is given

@@ -10,6 +10,7 @@ from queuecraft.config.names import NAMES, PREFIX, Name
 from queuecraft.config.report import Report
 from queuecraft.model import address
 from queuecraft.model.checks import shown
+from queuecraft.model.journal import Journal
 from queuecraft.model.settings import CHECKS, default, unknown
 
 
@@ -112,6 +113,8 @@ def _hidden(below: Layer, over: Layer) -> set[str]:
         hidden.add("credentials")
     if "credentials" in over and over["credentials"].value is not None:
         hidden.add("password")
+    if "journal" in over and isinstance(over["journal"].value, Journal):
+        hidden |= {"journal_payload", "journal_redact"}
     for group in ("retry", "dead_letter", "delayed"):
         if group in over:  # the whole policy, from code
             hidden |= {key for key in below if key.startswith(f"{group}.")}

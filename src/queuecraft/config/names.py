@@ -79,7 +79,13 @@ _MEANT = {"retry": "retry.max_retries", "dead_letter": "dead_letter.queue"}
 
 def _own() -> list[Name]:
     names = [
-        Name(_OWN.get(name, name), _OWN.get(name, name), check, default(name))
+        Name(
+            _OWN.get(name, name),
+            _OWN.get(name, name),
+            check,
+            default(name),
+            _home if name == "journal" else _same,
+        )
         for name, check in CHECKS.items()
         if name not in ("retry", "dead_letter", "delayed", "credentials")
     ]

@@ -95,7 +95,7 @@ def _entries(
 
 def _entry(dotted: str, value: Any, path: Path, report: Report) -> Entry | None:
     found = entry(NAMES[dotted], value, dotted, pictured(path), report, nothing="")
-    if found is not None and found.name.key == "credentials":
+    if found is not None and found.name.key in ("credentials", "journal"):
         return replace(found, value=path.parent / found.value)  # beside the file that names it
     if found is not None and found.name.key == "url":
         return replace(found, value=address.beside(found.value, path.parent.as_posix()))

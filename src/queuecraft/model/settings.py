@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, InitVar, dataclass, field, fields
 from os import PathLike
 from types import MappingProxyType
@@ -29,6 +29,7 @@ from queuecraft.model.checks import (
 )
 from queuecraft.model.credentials import Source
 from queuecraft.model.delayed import DelayedSettings
+from queuecraft.model.journal import PAYLOAD, REDACT, Journal, Payload, is_folder
 from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Policy, Retry
 from queuecraft.model.queue import EXCHANGE_TYPES, Exchange, ExchangeType
 
@@ -73,8 +74,9 @@ class SettingsOptions(TypedDict, total=False):
     redis_delivery: RedisDelivery
     max_message_bytes: int
     delayed: DelayedSettings
-    journal: str | PathLike[str] | None
-    journal_payload: str
+    journal: str | PathLike[str] | Journal | None
+    journal_payload: Payload
+    journal_redact: Sequence[str] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,8 +128,9 @@ class Settings:
     redis_delivery: RedisDelivery = "at-least-once"
     max_message_bytes: int = 16 * 1024 * 1024
     delayed: DelayedSettings = field(default_factory=DelayedSettings)
-    journal: str | PathLike[str] | None = None
-    journal_payload: str = "headers"
+    journal: str | PathLike[str] | Journal | None = None
+    journal_payload: Payload = "headers"
+    journal_redact: Sequence[str] | None = None
 
     def __post_init__(
         self,
@@ -159,6 +162,18 @@ class Settings:
         )
 
     @property
+    def journal_settings(self) -> Journal | None:
+        """How the journal is kept, if it is.
+
+        >>> Settings(journal="./lake", journal_payload="full").journal_settings.payload
+        'full'
+        """
+        if self.journal is None or isinstance(self.journal, Journal):
+            return self.journal
+        redact = tuple(self.journal_redact or ())
+        return Journal(self.journal, payload=self.journal_payload, redact=redact)
+
+    @property
     def default_exchange(self) -> Exchange:
         """Where events go that name no exchange of their own."""
         return Exchange(self.exchange, self.exchange_type)
@@ -187,6 +202,10 @@ def _is_url(value: object) -> bool:
 
 def _is_compression(value: object) -> bool:
     return isinstance(value, (bool, str))
+
+
+def _is_journal(value: object) -> bool:
+    return isinstance(value, Journal) or is_folder(value)
 
 
 def _is_source(value: object) -> bool:
@@ -231,8 +250,9 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "redis_delivery": one_of("at-least-once", "at-most-once"),
         "max_message_bytes": FROM_ONE,
         "delayed": instance(DelayedSettings, expected="DelayedSettings(…)"),
-        "journal": not_yet(None, "the journal"),
-        "journal_payload": not_yet("headers", "the journal"),
+        "journal": or_none(Check(_is_journal, "a folder of this machine", "'./lake'")),
+        "journal_payload": PAYLOAD,
+        "journal_redact": or_none(REDACT),
     }
 )
 
@@ -287,6 +307,7 @@ def misfits(given: Mapping[str, Any], label: address.Label = str) -> tuple[str, 
     url, problems = address.compose(given, label, rotating=rotating)
     if rotating and given.get("password") is not None:
         problems.append(f"{label('password')} and {label('credentials')} are both given; keep one")
+    problems += _twice_told(given, label)
     if url.partition("://")[0].lower() in address.TYPES["redis"].schemes:
         check = CHECKS["redis_mode"]
         said = parse_qs(url.partition("?")[2]).get("mode", [])
@@ -298,3 +319,18 @@ def misfits(given: Mapping[str, Any], label: address.Label = str) -> tuple[str, 
                 what = f"{label('redis_mode')} is {given['redis_mode']!r}"
                 problems.append(f"{what}, but {label('url')} says mode={mode}; keep one")
     return url, problems
+
+
+def _twice_told(given: Mapping[str, Any], label: address.Label) -> list[str]:
+    """What is said of the journal beside a `Journal(…)`, which says it all."""
+    if not isinstance(given.get("journal"), Journal):
+        return []
+    said = {
+        "journal_payload": given.get("journal_payload", "headers") != "headers",
+        "journal_redact": bool(given.get("journal_redact")),
+    }
+    return [
+        f"{label(name)} is given beside {label('journal')}, which is a Journal(…); keep one"
+        for name, is_said in said.items()
+        if is_said
+    ]

@@ -1,1 +1,1 @@
-"""Listeners to facts: logs and metrics now; traces and the journal when they come."""
+"""Listeners to facts: logs, metrics and the journal now; traces when they come."""

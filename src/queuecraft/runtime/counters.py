@@ -51,6 +51,8 @@ class Metrics:
     in_flight: int = 0
     handler_seconds_total: float = 0.0
     handler_seconds_max: float = 0.0
+    journal_written: int = 0
+    journal_dropped: int = 0
     queues: Mapping[str, Metrics] = field(default_factory=dict)
 
     @classmethod

@@ -1,1 +1,6 @@
-"""The life of every message, written down for the lake."""
+"""The journal: the life of every message, written down for the lake."""
+
+from queuecraft.observers.journal.observer import JournalObserver
+from queuecraft.observers.journal.row import VERSION, Kind, Outcome, Row
+
+__all__ = ["VERSION", "JournalObserver", "Kind", "Outcome", "Row"]

@@ -18,10 +18,11 @@ class Row(msgspec.Struct, frozen=True, gc=False, eq=False, omit_defaults=True):
 
     Times are seconds since the epoch. `at` is when the broker had confirmed a publish, when a
     delivery was settled, or when a message was captured. `attempt` counts from 1 for deliveries
-    and is 0 otherwise. `headers` are those with a text for a value; the others stand in
-    `typed_headers`, as a JSON object, bytes as `{"base64": …}`. A payload that is no UTF-8 is in
-    `payload_base64`. A line that cannot be read becomes a row of kind `unreadable`, with the line
-    as its payload and the reason as its error.
+    and is 0 otherwise. A message whose time to live is over is `dead-lettered`, with the reason
+    `expired`, if it is kept, and `expired` if it is gone. `headers` are those with a text for a
+    value; the others stand in `typed_headers`, as a JSON object, bytes as `{"base64": …}`. A
+    payload that is no UTF-8 is in `payload_base64`. A line that cannot be read becomes a row of
+    kind `unreadable`, with the line as its payload and the reason as its error.
 
     >>> msgspec.json.encode(Row(kind="published", at=1.5, message_id="m-1", event="order.placed"))
     b'{"kind":"published","at":1.5,"message_id":"m-1","event":"order.placed"}'
