@@ -14,10 +14,12 @@ from queuecraft.cli import (
     demo,
     dlq,
     health,
+    lake,
     messages,
     move,
     publish,
     queues,
+    report,
     run,
     serve,
     topology,
@@ -47,6 +49,8 @@ app.command(cls=Command)(topology.purge)
 app.command(cls=Command)(topology.delete)
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(delayed.app, name="delayed")
+app.add_typer(lake.app, name="lake")
+app.command(cls=Command)(report.report)
 app.command(cls=Command)(health.health)
 app.command(cls=Command)(serve.serve)
 

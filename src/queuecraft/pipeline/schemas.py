@@ -21,6 +21,9 @@ _ARROW: dict[str, pa.DataType] = {
     "binary": pa.binary(),
     "map<string,string>": pa.map_(pa.string(), pa.string()),
     "array<string>": pa.list_(pa.string()),
+    "array<struct<at:timestamp,message_id:string>>": pa.list_(
+        pa.struct([("at", pa.timestamp("us", tz="UTC")), ("message_id", pa.string())])
+    ),
 }
 
 
@@ -66,6 +69,9 @@ class Table:
             TimestampType,
         )
 
+        moment = StructType(
+            [StructField("at", TimestampType()), StructField("message_id", StringType())]
+        )
         kinds: dict[str, DataType] = {
             "string": StringType(),
             "timestamp": TimestampType(),
@@ -77,6 +83,7 @@ class Table:
             "binary": BinaryType(),
             "map<string,string>": MapType(StringType(), StringType()),
             "array<string>": ArrayType(StringType()),
+            "array<struct<at:timestamp,message_id:string>>": ArrayType(moment),
         }
         return StructType([StructField(name, kinds[kind]) for name, kind in self.columns])
 
@@ -122,14 +129,14 @@ SEGMENTS = Table(
 )
 """What the journal and captures write: append-only files of Parquet. See `journal.row`."""
 
-MESSAGES = Table("messages", (*SEGMENTS.columns, ("segment", "string")), key=SEGMENTS.key)
-"""Bronze: every row of every segment, as it came."""
+EVENTS = Table("events", (*SEGMENTS.columns, ("segment", "string")), key=SEGMENTS.key)
+"""Silver: each row once, and only those that can be read. `segment` is the file it came in."""
 
-EVENTS = Table("events", MESSAGES.columns, key=SEGMENTS.key)
-"""Silver: each row once, and only those that can be read."""
-
-QUARANTINE = Table("quarantine", (*MESSAGES.columns, ("problem", "string")), key=())
+QUARANTINE = Table("quarantine", (*EVENTS.columns, ("problem", "string")), key=())
 """Silver: what cannot be read, and why."""
+
+MESSAGES = Table("messages", QUARANTINE.columns, key=SEGMENTS.key)
+"""Bronze: every row of every segment, as it came; `problem` is null if there is none."""
 
 LIFECYCLE = Table(
     "lifecycle",
@@ -139,7 +146,10 @@ LIFECYCLE = Table(
         ("replay_id", "string"),
         ("event", "string"),
         ("key", "string"),
+        ("exchange", "string"),
+        ("announced", "boolean"),  # a row of its publisher is there
         ("published_at", "timestamp"),
+        ("arrived_at", "timestamp"),  # when it could first be handled: due, or published
         ("first_at", "timestamp"),  # the first delivery was settled
         ("settled_at", "timestamp"),  # the last one was
         ("deliveries", "int"),
@@ -240,4 +250,52 @@ DRIFT = Table(
 )
 """Gold: the fields of each event's payloads, and how they change."""
 
+FLOWS = Table(
+    "flows",
+    (
+        ("minute", "timestamp"),
+        ("event", "string"),
+        ("queue", "string"),  # null: an exchange
+        ("arrived", "bigint"),
+        ("left", "bigint"),
+        ("sent", "bigint"),  # published through an exchange
+        ("claimed", "bigint"),  # of those that arrived, the ones that were sent so
+    ),
+    key=("minute", "event", "queue"),
+)
+"""Of each hour of birth: what `growth` is reckoned from."""
+
+DEATHS = Table(
+    "deaths",
+    (
+        ("fingerprint", "string"),
+        ("queue", "string"),
+        ("event", "string"),
+        ("reason", "string"),
+        ("error_type", "string"),
+        ("error", "string"),
+        ("count", "bigint"),
+        ("first_seen", "timestamp"),
+        ("last_seen", "timestamp"),
+        ("newest", "array<struct<at:timestamp,message_id:string>>"),
+    ),
+    key=("fingerprint", "queue", "event"),
+)
+"""Of each hour of birth: what `dead_letters` is reckoned from."""
+
+FIELDS = Table(
+    "fields",
+    (
+        ("event", "string"),
+        ("field", "string"),
+        ("type", "string"),
+        ("count", "bigint"),
+        ("first_seen", "timestamp"),
+        ("last_seen", "timestamp"),
+    ),
+    key=("event", "field", "type"),
+)
+"""Of each hour of birth: what `drift` is reckoned from."""
+
 TABLES = (MESSAGES, EVENTS, QUARANTINE, LIFECYCLE, THROUGHPUT, GROWTH, DEAD_LETTERS, DRIFT)
+PARTS = (FLOWS, DEATHS, FIELDS)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from queuecraft.model.errors import ConfigError
+from queuecraft.model.errors import ConfigError, ConnectionLost
 from queuecraft.pipeline.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
+CONNECT_PORT = 15002
+MASTER_PORT = 7077
+PATIENCE = 10.0  # seconds for a cluster to take a connection
 SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
@@ -40,7 +45,8 @@ def spark_session(
     `remote` that of a Spark Connect server (`sc://…`); neither is this machine, unless
     `spark-submit` has said otherwise.
 
-    Raises `ConfigError` if Spark or Java is missing, or if the session there is has another master.
+    Raises `ConfigError` if Spark or Java is missing, or if the session there is has another master,
+    and `ConnectionLost` if nothing answers where the cluster should be.
     """
     try:
         from pyspark.sql import SparkSession
@@ -48,13 +54,19 @@ def spark_session(
         raise ConfigError("Spark is not installed; pip install 'queuecraft[spark]'") from None
     if master is not None and remote is not None:
         raise ConfigError("a session has a master or is remote, not both")
-    if master is not None and (running := SparkSession.getActiveSession()) is not None:
-        _check_master(master, running.sparkContext.master or "")
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        _check_running(running, master, remote)
     builder = SparkSession.builder.appName(name)
     if remote is not None:
         _check_remote(remote)
+        _check_answers(remote, "sc://", CONNECT_PORT, "Spark Connect server")
         builder = builder.remote(remote)
+    elif running is not None and _is_remote(running):
+        return running
     else:
+        if master is not None and running is None:
+            _check_answers(master, "spark://", MASTER_PORT, "Spark master")
         submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # by spark-submit, which chose the master
         if not submitted:
             os.environ["JAVA_HOME"] = str(find_java())
@@ -71,13 +83,50 @@ def spark_session(
     return builder.getOrCreate()
 
 
-def _check_master(wanted: str, running: str) -> None:
+def _check_running(running: SparkSession, master: str | None, remote: str | None) -> None:
     """A process has one session; how many cores it takes of its own machine is no matter."""
-    if wanted != running and not (wanted.startswith("local") and running.startswith("local")):
+    if _is_remote(running):
+        here, other = "a Spark Connect server", master
+    else:
+        here = running.sparkContext.master or ""
+        alike = master == here or (master or "").startswith("local") and here.startswith("local")
+        other = remote if master is None or alike else master
+        here = repr(here)
+    if other is not None:
         raise ConfigError(
-            f"this process has a session on {running!r} already, and can have no other on "
-            f"{wanted!r}; stop it first, or leave out the master"
+            f"this process has a session on {here} already, and can have no other on "
+            f"{_shown(other)!r}; stop it first, or leave out the {'remote' if remote else 'master'}"
         )
+
+
+def _is_remote(session: SparkSession) -> bool:
+    return type(session).__module__.startswith("pyspark.sql.connect.")
+
+
+def _check_answers(url: str, scheme: str, port: int, what: str) -> None:
+    """Spark itself tries for a minute, or for ten, and says nothing meanwhile."""
+    proxied = any(os.environ.get(name) for name in ("grpc_proxy", "https_proxy", "http_proxy"))
+    if not url.startswith(scheme) or (scheme == "sc://" and proxied):
+        return
+    wrong = ""
+    # A cluster may have several masters, of which one answers.
+    for place in _shown(url).removeprefix(scheme).split(","):
+        try:
+            parts = urlsplit(f"//{place}")
+            address = (parts.hostname or "", parts.port or port)
+            with socket.create_connection(address, timeout=PATIENCE):
+                return
+        except (OSError, ValueError) as error:
+            wrong = getattr(error, "strerror", None) or str(error)
+    raise ConnectionLost(
+        f"no {what} answers at {_shown(url)!r}: {wrong}; is it started, and the address right?"
+    )
+
+
+def _shown(url: str) -> str:
+    """Without what comes after the address, a token perhaps."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.partition('/')[0].partition(';')[0]}" if rest else url
 
 
 def _check_remote(remote: str) -> None:

@@ -1,0 +1,36 @@
+"""One job at a time on a lake."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from queuecraft.model.errors import ConfigError, QueueError
+from queuecraft.pipeline.jobs.swap import finish_swaps
+from queuecraft.pipeline.lake import Lake
+
+
+@contextmanager
+def alone(lake: Lake) -> Generator[None]:
+    """Keep other jobs from a lake for as long as the block runs, and finish first what a job that
+    died has left half done.
+
+    Raises `ConfigError` if there is no lake, `QueueError` if another job is at work.
+    """
+    if not lake.root.is_dir():
+        raise ConfigError(f"there is no lake at {lake.root}; is the path right?")
+    lake.checkpoints.mkdir(exist_ok=True)
+    number = os.open(lake.checkpoints / ".lock", os.O_CREAT | os.O_RDWR, 0o666)
+    try:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise QueueError(
+                f"another job is at work on the lake at {lake.root}; wait until it has ended"
+            ) from None
+        finish_swaps(lake)
+        yield
+    finally:
+        os.close(number)
