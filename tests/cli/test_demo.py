@@ -17,7 +17,7 @@ from queuecraft.cli.demo.shop import Order, Shop, open_shop
 from queuecraft.cli.demo.story import Story, Sum
 from tests.cli.running import Running, Terminal, terminal
 
-SMALL = ("--orders=12", "--seconds=0.6")
+SMALL = ("--orders=12", "--seconds=0.6", "--no-report")  # what that is, test_demo_report tells
 URL = r"(local:///\S+/shop\.db)"
 
 
@@ -83,7 +83,7 @@ def test_stopped_early_it_says_so(tmp_path: Path) -> None:
 def test_something_lost_is_an_exit_code_of_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(story, "PATIENCE", 0.5)
     monkeypatch.setattr(services.Warehouse, "pack", lose)
-    result = CliRunner().invoke(app, ["demo", "--orders=10", "--seconds=0.5"])
+    result = CliRunner().invoke(app, ["demo", "--orders=10", "--seconds=0.5", "--no-report"])
     assert result.exit_code == 1, result.output
     assert re.search(r"✗ +parcels packed +0 +expected 10", result.output)
     assert "Something was lost." in result.output

@@ -18,16 +18,19 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from queuecraft import QueueCraft
+from queuecraft import Journal, QueueCraft
 from queuecraft.cli.demo import shop
+from queuecraft.cli.demo.report import journal_at, make_report
 from queuecraft.cli.demo.scene import Scene
 from queuecraft.cli.demo.story import Story, Sum
 from queuecraft.cli.exits import ExitCode
 from queuecraft.cli.output import on_terminal
+from queuecraft.model.errors import ConfigError
 from queuecraft.runtime.signals import Signals
 
 LOOK = 0.25  # seconds between two looks at the queues
 SAY = 2.0  # seconds between two lines where nobody watches
+PAGE = Path("queuecraft-demo.html")
 
 
 def demo(
@@ -39,30 +42,42 @@ def demo(
         float, typer.Option(min=0.1, metavar="SECONDS", help="Over how long a time.")
     ] = 18.0,
     serve: Annotated[bool, typer.Option("--serve", help="Go on until Ctrl-C.")] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the database.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the database and the lake.")] = False,
+    report: Annotated[
+        Path, typer.Option("--report", metavar="FILE", help="The page of the report.")
+    ] = PAGE,
+    no_report: Annotated[bool, typer.Option("--no-report", help="End without a report.")] = False,
 ) -> None:
-    """Watch a small shop on the embedded queue: orders, failures, retries, a redrive.
+    """Watch a small shop on the embedded queue: orders, failures, retries, a redrive, a report.
 
     A bank goes down, its orders become dead letters; it comes back, and they are sent home. In
-    the end every order is counted: exit code 1 if one was lost.
+    the end every order is counted: exit code 1 if one was lost. Then Spark makes a page of it all,
+    unless it goes on until Ctrl-C.
     """
     console = Console(highlight=False)
+    reporting = not (serve or no_report)
+    if reporting and not report.absolute().parent.is_dir():
+        raise ConfigError(f"the folder {str(report.parent)!r} does not exist; make it first")
     with _folder(keep=keep) as folder:
         url = f"local://{quote(str(folder / 'shop.db'))}"
-        told = asyncio.run(_tell(console, url, None if serve else orders, orders / seconds))
-    story, sums = told
-    _sum_up(console, story, sums)
-    if sums is None:
-        console.print("Stopped before the story was over.")
-        raise typer.Exit(ExitCode.INTERRUPTED)
-    if not all(each.right for each in sums):
-        console.print("[bold red]Something was lost. Please report this.[/]")
-        raise typer.Exit(ExitCode.NO)
-    if serve:
-        console.print("\n[bold green]Nothing was lost.[/] The shop is closed.")
-    else:
-        console.print("\n[bold green]Nothing was lost.[/] What to try next:")
-        _point_on(console, url if keep else None)
+        lake = folder / "lake" if reporting else None
+        journal = None if lake is None else journal_at(lake)
+        total = None if serve else orders
+        story, sums = asyncio.run(_tell(console, url, total, orders / seconds, journal))
+        _sum_up(console, story, sums)
+        if sums is None:
+            console.print("Stopped before the story was over.")
+            raise typer.Exit(ExitCode.INTERRUPTED)
+        if not all(each.right for each in sums):
+            console.print("[bold red]Something was lost. Please report this.[/]")
+            raise typer.Exit(ExitCode.NO)
+        closed = " The shop is closed." if serve else ""
+        console.print(f"\n[bold green]Nothing was lost.[/]{closed}")
+        if lake is not None and not make_report(console, lake, report):
+            lake = None
+    if not serve:
+        console.print("\nWhat to try next:")
+        _point_on(console, *((url, lake) if keep else (None, None)))
 
 
 @contextmanager
@@ -77,12 +92,12 @@ def _folder(*, keep: bool) -> Generator[Path]:
 
 
 async def _tell(
-    console: Console, url: str, total: int | None, rate: float
+    console: Console, url: str, total: int | None, rate: float, journal: Journal | None
 ) -> tuple[Story, list[Sum] | None]:
     """The whole story and its sums; no sums if somebody put an end to it."""
     silent = logging.getLogger("queuecraft.demo")
     silent.setLevel(logging.CRITICAL)  # what fails is part of the story, and shown by it
-    qc = QueueCraft(url, logger=silent, shutdown_timeout=5)
+    qc = QueueCraft(url, logger=silent, shutdown_timeout=5, journal=journal)
     small_shop = shop.Shop(qc)
     signals = Signals(silent)
     with signals.listening():
@@ -172,17 +187,18 @@ def _sum_up(console: Console, story: Story, sums: list[Sum] | None) -> None:
         console.print(sign + Text(f" {each.what:<24}{found:>9}{expected}"), soft_wrap=True)
 
 
-def _point_on(console: Console, url: str | None) -> None:
+def _point_on(console: Console, url: str | None, lake: Path | None) -> None:
     queuecraft = _command()
     lines = [
         (f"{queuecraft} demo --serve", "goes on, to be watched from another shell"),
-        (f"{queuecraft} demo --keep", "keeps the database, to look into"),
+        (f"{queuecraft} demo --keep", "keeps the database and the lake, to look into"),
         (_short(Path(shop.__file__)), "the shop itself, to copy from"),
     ]
     if url is not None:
         lines = [
             (f"{queuecraft} queues --url {url}", ""),
             (f"{queuecraft} topology --url {url}", ""),
+            *([(f"{queuecraft} lake triage {lake}", "")] if lake is not None else []),
             (f"QUEUECRAFT_URL={url} {queuecraft} run queuecraft.cli.demo.shop:open_shop", ""),
             (_short(Path(shop.__file__)), ""),
         ]
