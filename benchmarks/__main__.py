@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks.file import GROUP as FILE
 from benchmarks.harness import Case, Group, LoopFactory, Plan, RunFailed, Skipped, measure
+from benchmarks.journal import GROUP as JOURNAL
 from benchmarks.memory import GROUP as MEMORY
 from benchmarks.rabbitmq import CONSUMING as RABBITMQ_CONSUMING
 from benchmarks.rabbitmq import PUBLISHING as RABBITMQ_PUBLISHING
@@ -25,7 +26,9 @@ from tests.brokers.installation import Unavailable
 
 ON_RABBITMQ = (RABBITMQ_PUBLISHING, RABBITMQ_CONSUMING)
 ON_REDIS = (REDIS_PUBLISHING, REDIS_CONSUMING)
-GROUPS: dict[str, Group] = {group.name: group for group in (MEMORY, FILE, *ON_RABBITMQ, *ON_REDIS)}
+GROUPS: dict[str, Group] = {
+    group.name: group for group in (MEMORY, FILE, JOURNAL, *ON_RABBITMQ, *ON_REDIS)
+}
 
 
 class Loop(StrEnum):

@@ -264,10 +264,22 @@ async def test_what_comes_back_is_what_was_published(stage: Stage) -> None:
     await with_dead_letters(stage.qc, stage.driver, sent)
     await stage.qc.dead_letters.redrive("billing")
     (back,) = await contents(stage.driver, "billing")
-    assert back.headers == {"tenant": "acme", "raw": b"\xff"}
+    headers = dict(back.headers)
+    assert str(headers.pop("x-replay-id")).startswith("redrive-")
+    assert headers == {"tenant": "acme", "raw": b"\xff"}
     assert (back.id, back.body, back.key, back.priority) == ("m-1", sent.body, "k", 3)
     assert (back.routing_key, back.exchange) == ("order.placed", "")
     assert (back.content_type, back.timestamp) == (sent.content_type, sent.timestamp)
+
+
+async def test_what_one_redrive_brings_back_can_be_told_from_another(stage: Stage) -> None:
+    await with_dead_letters(stage.qc, stage.driver, *letters(3))
+    await stage.qc.dead_letters.redrive("billing", limit=2)
+    await stage.qc.dead_letters.redrive("billing")
+    one, two, three = [
+        each.headers["x-replay-id"] for each in await contents(stage.driver, "billing")
+    ]
+    assert one == two != three
 
 
 async def test_a_redriven_message_reaches_the_queue_that_failed_it_alone(stage: Stage) -> None:
@@ -877,7 +889,7 @@ async def test_a_dead_letter_waiting_for_another_try_keeps_its_story(stage: Stag
     assert (letter.queue, letter.failures, letter.error) == ("billing", 4, "no money")
     await stage.qc.dead_letters.redrive("billing")
     (back,) = await contents(stage.driver, "billing")
-    assert back.headers == {}
+    assert back.headers.keys() == {"x-replay-id"}
 
 
 async def test_a_handler_of_the_dead_letter_queue_itself_takes_them_all(stage: Stage) -> None:

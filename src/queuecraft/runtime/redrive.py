@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -129,6 +130,7 @@ class Run:
         self._on_progress = on_progress
         self._next = clock.monotonic()
         self._now = datetime.fromtimestamp(clock.now(), UTC)
+        self._id = f"redrive-{os.urandom(8).hex()}"
 
     @property
     def full(self) -> bool:
@@ -169,7 +171,7 @@ class Run:
         if self.state.dry_run:
             self._count(moved=1)
             return None
-        return Move(delivery, redrive_of(delivery, target, self._clock.now()))
+        return Move(delivery, redrive_of(delivery, target, self._clock.now(), replay_id=self._id))
 
     async def _carry_out(self, sweep: Sweep, moves: Sequence[Move]) -> None:
         receipts = await sweep.move(moves)

@@ -16,6 +16,7 @@ from queuecraft.codec.headers import (
     ORIGINAL_ROUTING_KEY,
     REASON,
     REDELIVERIES,
+    REPLAY_ID,
     RETRY_COUNT,
     TRACEBACK,
     count,
@@ -80,8 +81,11 @@ def dead_letter_of(
     )
 
 
-def redrive_of(delivery: Delivery, queue: str, now: float) -> Outgoing:
-    """The message that a dead letter was, for the queue that failed it."""
+def redrive_of(
+    delivery: Delivery, queue: str, now: float, *, replay_id: str | None = None
+) -> Outgoing:
+    """The message that a dead letter was, for the queue that failed it. It counts its attempts
+    anew: with a `replay_id` they can be told from those before."""
     sent = delivery.sent
     key = sent.headers.get(ORIGINAL_ROUTING_KEY)
     headers = {
@@ -89,6 +93,8 @@ def redrive_of(delivery: Delivery, queue: str, now: float) -> Outgoing:
         for name, value in strip_broker_owned(sent.headers).items()
         if name not in _STORY and name != REDELIVERIES
     }
+    if replay_id is not None:
+        headers[REPLAY_ID] = replay_id
     return msgspec.structs.replace(
         sent,
         exchange="",

@@ -121,14 +121,15 @@ def _header(name: str) -> Column:
 
 
 def _meant(rows: DataFrame, question: Question, *, by_delivery: bool = False) -> DataFrame:
-    """The rows that the question is about; `by_delivery`: queue and fingerprint are not in them."""
+    """The rows that the question is about; `by_delivery`: queue and fingerprint are not in them.
+    A dead letter is one whether or not it was sent back before."""
     scope = Scope(
         since=question.since,
         until=question.until,
         events=() if question.event is None else (question.event,),
     )
     rows = scope.about(rows.where(scope.at("published_at")))
-    if not question.replayed:
+    if by_delivery and not question.replayed:
         rows = rows.where(f.col("replay_id").isNull())
     for name, value in (
         ("key", question.key),
