@@ -54,15 +54,18 @@ def spark_session(
         raise ConfigError("Spark is not installed; pip install 'queuecraft[spark]'") from None
     if master is not None and remote is not None:
         raise ConfigError("a session has a master or is remote, not both")
+    if remote is not None:
+        _check_remote(remote)
     running = SparkSession.getActiveSession()
     if running is not None:
         _check_running(running, master, remote)
     builder = SparkSession.builder.appName(name)
     if remote is not None:
-        _check_remote(remote)
         _check_answers(remote, "sc://", CONNECT_PORT, "Spark Connect server")
         builder = builder.remote(remote)
     elif running is not None and _is_remote(running):
+        for key, value in {**SETTINGS, **(settings or {})}.items():
+            running.conf.set(key, value)
         return running
     else:
         if master is not None and running is None:
@@ -89,7 +92,7 @@ def _check_running(running: SparkSession, master: str | None, remote: str | None
         here, other = "a Spark Connect server", master
     else:
         here = running.sparkContext.master or ""
-        alike = master == here or (master or "").startswith("local") and here.startswith("local")
+        alike = master == here or ((master or "").startswith("local") and here.startswith("local"))
         other = remote if master is None or alike else master
         here = repr(here)
     if other is not None:
@@ -124,9 +127,10 @@ def _check_answers(url: str, scheme: str, port: int, what: str) -> None:
 
 
 def _shown(url: str) -> str:
-    """Without what comes after the address, a token perhaps."""
+    """Without what is around the address, a token perhaps."""
     scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.partition('/')[0].partition(';')[0]}" if rest else url
+    place = rest.partition("/")[0].partition(";")[0].rpartition("@")[2]
+    return f"{scheme}://{place}" if rest else url
 
 
 def _check_remote(remote: str) -> None:

@@ -44,7 +44,7 @@ def ingest(
 
     if not path.is_dir():
         raise ConfigError(f"there is no lake at {str(path)!r}; is the path right?")
-    spark, lake = session(master, remote), Lake.at(path)
+    spark, lake = session(master, remote), Lake.at(path.absolute())
     while True:
         done = _ingest(spark, lake)
         if once or done.segments or as_json:

@@ -66,6 +66,8 @@ def with_values(messages: DataFrame, values: Mapping[str, str]) -> DataFrame:
     """The messages with columns set by expressions, all of them over what the columns were."""
     from pyspark.sql import functions as f
 
+    if not values:  # Spark Connect does not take none for an answer
+        return messages
     kinds = dict(MESSAGE.columns)
     for name, text in values.items():
         with refusing(f"set {name} = {text!r}", SETTABLE):

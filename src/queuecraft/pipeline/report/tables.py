@@ -26,7 +26,7 @@ def table(spark: SparkSession, lake: Lake, table: Table) -> DataFrame:
         _ = found.schema  # Spark Connect looks only when it is asked
         return found
     except AnalysisException as error:
-        if error.getCondition() != "PATH_NOT_FOUND":
+        if error.getCondition() != "PATH_NOT_FOUND" or place.is_dir():  # here, and not there
             raise
         return spark.createDataFrame([], table.spark)
 

@@ -1,0 +1,108 @@
+"""The pipeline on a cluster, as a user runs it there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.pipeline.cluster.daemon import HOME
+from tests.pipeline.cluster.standalone import Cluster, run
+from tests.pipeline.cluster.twins import ingested_here, same_tables, small_lake
+from tests.pipeline.source.queues import declared, waiting
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SUBMIT: Final = str(HOME / "bin" / "spark-submit")
+
+SEND: Final = """
+from queuecraft.pipeline import register
+from queuecraft.pipeline.session import spark_session
+
+spark = spark_session()
+register(spark)
+orders = spark.range(20).selectExpr("id as n").repartition(2)
+place = {"connection": "shop", "queue": "billing"}
+orders.write.format("queuecraft").options(**place).mode("append").save()
+print("on", spark.sparkContext.master)
+"""
+
+INGEST: Final = """
+import sys
+
+from queuecraft.pipeline import register
+from queuecraft.pipeline.jobs.ingest import ingest
+from queuecraft.pipeline.lake import Lake
+from queuecraft.pipeline.session import spark_session
+
+spark = spark_session()
+register(spark)
+done = ingest(spark, Lake.at(sys.argv[1]))
+life = spark.read.format("queuecraft").option("lake", sys.argv[1]).load()
+failed = life.where("outcome = 'retried'").select("message_id", "event", "payload")
+place = {"connection": "shop", "queue": "billing"}
+failed.write.format("queuecraft").options(**place).mode("append").save()
+print("rows", done.rows, "sent", failed.count())
+"""
+
+
+@pytest.mark.timeout(180)
+def test_executors_write_to_a_queue_that_only_they_know_the_way_to(
+    cluster: Cluster, shop: Callable[[str], None], redis_url: str, tmp_path: Path
+) -> None:
+    url = f"{redis_url}&mode=list"
+    declared(url, "billing")
+    shop(url)
+    (tmp_path / "job.py").write_text(SEND)
+    told = run(SUBMIT, "--master", cluster.url, "job.py", folder=tmp_path)
+    assert f"on {cluster.url}" in told.stdout, told.stderr[-4000:]
+    assert sorted(each.payload["n"] for each in waiting(url, "billing")) == list(range(20))
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(400)
+def test_a_submitted_job_makes_the_tables_that_are_made_here(
+    cluster: Cluster,
+    shop: Callable[[str], None],
+    redis_url: str,
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    url = f"{redis_url}&mode=stream"
+    declared(url, "billing")
+    shop(url)
+    lake, rows = small_lake(tmp_path / "lake")
+    retried = [row["message_id"] for row in rows if row.get("outcome") == "retried"]
+    (tmp_path / "job.py").write_text(INGEST)
+    told = run(SUBMIT, "--master", cluster.url, "job.py", str(lake.root), folder=tmp_path)
+    assert f"rows {len(rows)} sent {len(retried)}" in told.stdout, told.stderr[-4000:]
+    assert sorted(each.id for each in waiting(url, "billing")) == sorted(retried)
+    same_tables(lake, ingested_here(spark, tmp_path / "twin"))
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(400)
+def test_the_command_makes_the_tables_that_are_made_here(
+    cluster: Cluster, spark: SparkSession, tmp_path: Path
+) -> None:
+    lake, rows = small_lake(tmp_path / "lake")
+    command = ("lake", "ingest", "lake", "--once", "--master", cluster.url)
+    told = run(sys.executable, "-m", "queuecraft", *command, folder=tmp_path)
+    assert f"Ingested {len(rows)} rows from 2 segments of lake" in told.stdout, told.stderr[-4000:]
+    assert told.stderr == ""
+    same_tables(lake, ingested_here(spark, tmp_path / "twin"))
+    again = run(sys.executable, "-m", "queuecraft", *command, folder=tmp_path)
+    assert again.stdout == "Nothing is new in lake.\n"
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(180)
+def test_a_connection_that_executors_do_not_know_is_told(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(SEND.replace('"shop"', '"market"'))
+    told = run(SUBMIT, "--master", cluster.url, "job.py", folder=tmp_path)
+    assert told.returncode != 0
+    assert "connection 'market' is not known here" in told.stderr
