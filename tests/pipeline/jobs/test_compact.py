@@ -20,6 +20,8 @@ from tests.pipeline.rows import business, in_segments, segment_rows, table_rows,
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.timeout(180)  # on a busy machine Spark takes its time
+
 
 def segments(lake: Lake) -> list[Path]:
     return sorted(lake.segments.glob("date=*/*.parquet"))

@@ -15,6 +15,8 @@ from tests.pipeline.rows import at, business, in_segments, published, table_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.timeout(180)  # on a busy machine Spark takes its time
+
 
 class Duck:
     """The same lake, seen by another."""

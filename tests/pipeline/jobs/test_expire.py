@@ -18,6 +18,8 @@ from tests.pipeline.rows import at, delivered, published, table_rows, write_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.timeout(180)  # on a busy machine Spark takes its time
+
 DAY = 86_400.0
 NOW = at(hours=24 * 40)
 

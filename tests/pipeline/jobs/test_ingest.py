@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from queuecraft.failpoints import arm, disarm
 from queuecraft.model.errors import ConfigError, QueueError
 from queuecraft.observers.journal.row import Row
 from queuecraft.pipeline.jobs.alone import alone
@@ -37,6 +38,8 @@ from tests.pipeline.rows import (
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(180)  # on a busy machine Spark takes its time
 
 
 def snapshot(lake: Lake) -> Mapping[str, list[dict[str, Any]]]:
@@ -159,6 +162,30 @@ def test_many_tiny_segments_are_no_trouble(spark: SparkSession, tmp_path: Path) 
     done = ingest(spark, lake)
     assert (done.segments, done.rows) == (len(rows), len(rows))
     assert len(table_rows(lake, MESSAGES)) == len(rows)
+
+
+def test_two_segments_of_one_name_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake.at(tmp_path)
+    for date in ("2026-03-02", "2026-03-03"):
+        write_rows(lake, [published("m-1")], date=date)
+    with pytest.raises(QueueError, match=r"more than one segment 'a\.parquet'"):
+        ingest(spark, lake)
+
+
+def test_what_stops_spark_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake.at(tmp_path)
+    write_rows(lake, [published("m-1")])
+
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    arm("ingest.before_batch", full)
+    try:
+        with pytest.raises(QueueError, match=r"No space left on device.*Nothing is lost"):
+            ingest(spark, lake)
+    finally:
+        disarm("ingest.before_batch")
+    assert ingest(spark, lake).rows == 1
 
 
 def test_without_a_lake_it_says_so(spark: SparkSession, tmp_path: Path) -> None:

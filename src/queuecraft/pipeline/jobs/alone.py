@@ -13,9 +13,10 @@ from queuecraft.pipeline.lake import Lake
 
 
 @contextmanager
-def alone(lake: Lake) -> Generator[None]:
+def alone(lake: Lake) -> Generator[Lake]:
     """Keep other jobs from a lake for as long as the block runs, and finish first what a job that
-    died has left half done.
+    died has left half done. The lake it gives is the same, by a path that holds in every folder:
+    a Spark Connect server has its own.
 
     Raises `ConfigError` if there is no lake, `QueueError` if another job is at work.
     """
@@ -31,6 +32,6 @@ def alone(lake: Lake) -> Generator[None]:
                 f"another job is at work on the lake at {lake.root}; wait until it has ended"
             ) from None
         finish_swaps(lake)
-        yield
+        yield Lake(lake.root.absolute())
     finally:
         os.close(number)

@@ -17,7 +17,7 @@ from queuecraft.pipeline.jobs.hours import Hour, Hours, folder_of, in_groups
 from queuecraft.pipeline.jobs.passed import last_batch, passed_segments
 from queuecraft.pipeline.jobs.stream import COMPACTED, checkpoint
 from queuecraft.pipeline.jobs.swap import staging, swap
-from queuecraft.pipeline.jobs.tables import hours_of, parquet_files, prepare
+from queuecraft.pipeline.jobs.tables import hours_of, parquet_files, prepare, schema_by_hours
 from queuecraft.pipeline.lake import Lake
 from queuecraft.pipeline.schemas import MESSAGES, SEGMENTS
 from queuecraft.pipeline.segments import VERSION_KEY, new_place
@@ -54,12 +54,11 @@ def compact(
     progress: Callable[[str], object] | None = None,
 ) -> Compacted:
     """Put small segments of a date together, and small files of an hour in bronze, where there are
-    so many of them. Segments that a
-    stream with a checkpoint in the lake has not passed are left alone, and so is what is not
-    ingested. Killed at any time, it leaves nothing lost; the next job of any kind finishes what
-    was begun."""
+    so many of them. Segments that a stream with a checkpoint in the lake has not passed are left
+    alone, and so is what is not ingested. Killed at any time, it loses nothing; the next job of
+    any kind finishes what was begun."""
     tell = progress or (lambda what: None)
-    with alone(lake):
+    with alone(lake) as lake:
         prepare(spark)
         before = after = 0
         for files in _small_segments(lake, fewest):
@@ -179,7 +178,7 @@ def _gather(spark: SparkSession, lake: Lake, hours: Sequence[Hour]) -> tuple[int
     waiting = staging(lake) / MESSAGES.name
     (
         spark.read.option("basePath", str(root))
-        .schema(MESSAGES.spark.add("date", "date").add("hour", "int"))
+        .schema(schema_by_hours(MESSAGES))
         .parquet(*map(str, batches))
         .select(*MESSAGES.names, "date", "hour", f.lit(number).alias("batch_id"))
         .hint("rebalance", "date", "hour")

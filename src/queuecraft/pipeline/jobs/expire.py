@@ -70,7 +70,7 @@ def expire(
     if spark is None and not dry_run:
         raise ConfigError("only a dry run can do without Spark")
     before = (now or datetime.now(UTC)) - timedelta(seconds=older_than)
-    with alone(lake):
+    with alone(lake) as lake:
         sweep_tables(lake)
         hours = Hours(lake)
         horizon = f"{before:%Y-%m-%dT%H}"

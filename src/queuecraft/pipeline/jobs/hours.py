@@ -68,6 +68,11 @@ class Hours:
         )
 
     @property
+    def waiting(self) -> int:
+        """How many new rows wait to be worked on."""
+        return sum(known.rows for known in self.touched.values())
+
+    @property
     def stale(self) -> bool:
         """Whether the tables made of all hours have to be made anew."""
         return bool(self.touched) or self._kept.stale

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,9 @@ from queuecraft.pipeline.spools import convert
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_ERROR = re.compile(r"[\w.]*(?:Error|Exception): ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +66,7 @@ def ingest(
     there is no lake, and `QueueError` if another job is at work on it.
     """
     tell = progress or (lambda step: None)
-    with alone(lake):
+    with alone(lake) as lake:
         began = time.perf_counter()
         tell(Step("converting the journal"))
         convert(lake)
@@ -71,29 +76,25 @@ def ingest(
         new = new_segments(lake)
         inspected = put_torn_aside(new)
         torn = len(inspected.torn)
-        taken = 0
 
-        def on_batch(rows: int) -> None:
-            nonlocal taken
-            taken += rows
-            tell(Step("reading segments", taken, inspected.rows))
+        def on_rows(rows: int) -> None:
+            tell(Step("reading segments", rows, max(rows, inspected.rows)))
 
-        tell(Step("reading segments", 0, inspected.rows))
-        hours = Hours(lake)
+        on_rows(0)
         try:
-            take_segments(spark, lake, on_batch)
+            take_segments(spark, lake, on_rows)
         except Exception as error:
             # A footer may be whole and what is before it not.
             broken = put_torn_aside(new_segments(lake), thoroughly=True).torn
             if not broken:
                 raise _stopped(lake, error) from error
             torn += len(broken)
-            take_segments(spark, lake, on_batch)
-        hours.load()
-        total = sum(known.rows for known in hours.touched.values())
+            take_segments(spark, lake, on_rows)
+        hours = Hours(lake)
+        total = hours.waiting
         done = 0
 
-        def on_rows(rows: int) -> None:
+        def on_group(rows: int) -> None:
             nonlocal done
             done += rows
             tell(Step("making tables", done, max(done, total)))
@@ -102,10 +103,10 @@ def ingest(
         before = _count(lake)
         if hours.stale:
             tell(Step("making tables", 0, total))
-            refresh(spark, lake, hours, on_rows)
+            refresh(spark, lake, hours, on_group)
         return Ingested(
             segments=len(new),
-            rows=taken,
+            rows=total,
             torn=torn,
             quarantined=_count(lake) - before,
             hours=len(touched),
@@ -114,9 +115,17 @@ def ingest(
 
 
 def new_segments(lake: Lake) -> list[Path]:
-    """Segments that the stream has not passed yet."""
+    """Segments that the stream has not passed yet. Raises `QueueError` if two have the same name:
+    the stream would take them for one."""
     passed = passed_by(checkpoint(lake))
-    return [each for each in segments_of(lake) if each.name not in passed]
+    segments = list(segments_of(lake))
+    twice = [name for name, count in Counter(each.name for each in segments).items() if count > 1]
+    if twice:
+        raise QueueError(
+            f"there is more than one segment {twice[0]!r} in {lake.segments}; a segment is known "
+            "by its name, so rename the one that was copied there"
+        )
+    return [each for each in segments if each.name not in passed]
 
 
 def segments_of(lake: Lake) -> Iterator[Path]:
@@ -127,10 +136,10 @@ def segments_of(lake: Lake) -> Iterator[Path]:
 
 
 def _stopped(lake: Lake, error: Exception) -> QueueError:
-    told = str(error).strip().partition("\n")[0]
+    told = [line for line in str(error).splitlines() if _ERROR.match(line)] or [str(error)]
     return QueueError(
-        f"Spark could not take the segments of {lake.root}: {told}. Nothing is lost: what was "
-        "taken before stays, the next ingest goes on from there"
+        f"Spark could not take the segments of {lake.root}: {told[-1][:500]}. Nothing is lost: "
+        "what was taken before stays, the next ingest goes on from there"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,14 +28,12 @@ def checkpoint(lake: Lake) -> Path:
 
 
 def take_segments(
-    spark: SparkSession, lake: Lake, on_batch: Callable[[int], object] = lambda rows: None
+    spark: SparkSession, lake: Lake, on_rows: Callable[[int], object] = lambda rows: None
 ) -> None:
-    """Put all segments that are new into bronze; `on_batch` is told the rows of each batch."""
+    """Put all segments that are new into bronze; `on_rows` is told how many rows they have had so
+    far."""
     lake.segments.mkdir(parents=True, exist_ok=True)
-
-    def put(segments: DataFrame, batch: int) -> None:
-        on_batch(_put(segments, batch, lake))
-
+    before = Hours(lake).waiting
     source = (
         spark.readStream.schema(SEGMENTS.spark.add("date", "string"))
         .option("maxFilesPerTrigger", FILES)
@@ -46,22 +45,26 @@ def take_segments(
     )
     query = (
         source.select(*SEGMENTS.names, "date", "_metadata.file_path")
-        .writeStream.foreachBatch(put)
+        # With Spark Connect this runs in the server: what it has done is seen by its notes.
+        .writeStream.foreachBatch(partial(_put, root=str(lake.root)))
         .option("checkpointLocation", str(checkpoint(lake)))
         .trigger(availableNow=True)
         .start()
     )
     try:
-        query.awaitTermination()
+        while not query.awaitTermination(1):
+            on_rows(Hours(lake).waiting - before)
     finally:
         query.stop()
+    on_rows(Hours(lake).waiting - before)
 
 
-def _put(segments: DataFrame, batch: int, lake: Lake) -> int:
+def _put(segments: DataFrame, batch: int, *, root: str) -> None:
     from pyspark.sql import functions as f
 
     from queuecraft.pipeline.transforms.messages import messages
 
+    lake = Lake.at(root)
     failpoint("ingest.before_batch")
     (
         messages(segments)
@@ -72,10 +75,8 @@ def _put(segments: DataFrame, batch: int, lake: Lake) -> int:
         .parquet(str(lake.tables / MESSAGES.name))
     )
     failpoint("ingest.after_write")
-    touched = _touched(segments.sparkSession, lake, batch)
-    Hours(lake).note(batch, touched)
+    Hours(lake).note(batch, _touched(segments.sparkSession, lake, batch))
     failpoint("ingest.after_note")
-    return sum(known.rows for known in touched.values())
 
 
 def _touched(spark: SparkSession, lake: Lake, batch: int) -> dict[str, Known]:

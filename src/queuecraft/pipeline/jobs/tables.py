@@ -13,6 +13,7 @@ from queuecraft.pipeline.schemas import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 SETTINGS = {
     # Spark's own default is a type that no statistics are kept of, and that others misread.
@@ -31,15 +32,17 @@ def prepare(spark: SparkSession) -> None:
 
 def read_hours(spark: SparkSession, lake: Lake, table: Table, hours: Iterable[Hour]) -> DataFrame:
     """The rows of some hours, with their `date` and `hour`. Other folders are not even listed."""
-    from pyspark.sql.types import DateType, IntegerType, StructField, StructType
-
-    born = [StructField("date", DateType()), StructField("hour", IntegerType())]
-    schema = StructType([*table.spark.fields, *born])
+    schema = schema_by_hours(table)
     root = lake.tables / table.name
     found = [str(place) for hour in hours if (place := root / folder_of(hour)).is_dir()]
     if not found:
         return spark.createDataFrame([], schema)
     return spark.read.schema(schema).option("basePath", str(root)).parquet(*found)
+
+
+def schema_by_hours(table: Table) -> StructType:
+    """The columns of a table, and those that are the names of its folders."""
+    return table.spark.add("date", "date").add("hour", "integer")
 
 
 def read(spark: SparkSession, lake: Lake, table: Table) -> DataFrame:
