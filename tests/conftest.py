@@ -18,6 +18,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+@pytest.hookimpl(tryfirst=True)  # the plugin looks at the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With several processes (`-n`), a file's tests stay together, and so do those that need Spark:
     what they share is made once."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queuecraft.pipeline.session import spark_session
+from tests.pipeline.small import SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +30,7 @@ def spark() -> Generator[SparkSession]:
         settings={
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.driver.memory": "2g",
-            "spark.sql.shuffle.partitions": "2",
+            **SETTINGS,
         },
     )
     yield session
