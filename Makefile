@@ -41,7 +41,7 @@ demo: $(DEV) ## watch a small shop: orders, retries, dead letters, a redrive (SE
 
 test: check ## check, then every test and doctest, with the coverage gate
 	$(BIN)/python -m tests.brokers install
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov --cov-report=
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --cov --cov-report=
 	$(BIN)/coverage report
 
 check: $(DEV) ## lint, formatting, types, layers
