@@ -41,7 +41,9 @@ demo: $(DEV) ## watch a small shop: orders, retries, dead letters, a redrive (SE
 
 test: check ## check, then every test and doctest, with the coverage gate
 	$(BIN)/python -m tests.brokers install
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --cov --cov-report=
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
 check: $(DEV) ## lint, formatting, types, layers

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 from tests.brokers.fixtures import rabbitmq, rabbitmq_url, redis, redis_url
 
 __all__ = ["rabbitmq", "rabbitmq_url", "redis", "redis_url"]
+
+# The programs that tests start are not measured: it would slow them down, and many are killed.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
 
 # A run in the background, or under nohup, ignores these, and so would every process that a test
 # starts and then interrupts.
