@@ -96,14 +96,13 @@ def comes_back_from(spark: SparkSession, name: str, before: Lake, after: Lake, p
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("point", ["ingest.after_write"])
+@pytest.mark.parametrize("point", ["ingest.after_write", "ingest.before_gold"])
 def test_a_killed_ingest_leaves_no_trace(
     spark: SparkSession, fresh: Lake, ingested: Lake, tmp_path: Path, point: str
 ) -> None:
     comes_back_from(spark, "ingest", copy(fresh, tmp_path), ingested, point)
 
 
-@pytest.mark.faults
 @pytest.mark.timeout(180)
 def test_a_killed_compaction_loses_and_doubles_nothing(
     spark: SparkSession, ingested: Lake, tmp_path: Path
