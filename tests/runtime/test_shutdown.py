@@ -486,13 +486,20 @@ async def test_a_worker_runs_in_a_thread_that_may_not_touch_signals() -> None:
 # -- a process of its own ----------------------------------------------------------------------
 
 PROGRAM = """
-import asyncio, sys, time, {loop}
+import asyncio, logging, sys, time, {loop}
 from queuecraft import Event, QueueCraft
 from queuecraft.facts import Shutdown, WorkerStopped
 
 number = Event("number", int)
 qc = QueueCraft()
 worker = qc.worker("numbers")
+class Heard(logging.Handler):
+    def emit(self, record):
+        if "finishing what runs" in record.getMessage():
+            print("asked", flush=True)
+
+logging.getLogger("queuecraft").setLevel(logging.INFO)
+logging.getLogger("queuecraft").addHandler(Heard())
 qc.observe(WorkerStopped, lambda fact: print("stopped", flush=True))
 qc.observe(Shutdown, lambda fact: print("shut down", flush=True))
 
@@ -592,6 +599,7 @@ def test_one_signal_lets_a_process_finish_what_it_handles(
     with Program(OBEDIENT, loop) as program:
         program.expect("inside")
         program.signal(number)
+        program.expect("asked")
         assert program.process.stdin is not None
         program.process.stdin.write("go on\n")
         program.process.stdin.flush()
@@ -608,6 +616,7 @@ def test_two_signals_end_a_process_whose_handler_never_returns(
     with Program(ENDLESS, loop) as program:
         program.expect("inside")
         program.signal(number)
+        program.expect("asked")
         with pytest.raises(subprocess.TimeoutExpired):
             program.process.wait(0.2)
         program.signal(number)
@@ -620,6 +629,7 @@ def test_two_signals_end_a_process_whose_thread_never_returns() -> None:
     with Program(IN_THREAD) as program:
         program.expect("inside")
         program.signal(signal.SIGTERM)
+        program.expect("asked")
         with pytest.raises(subprocess.TimeoutExpired):
             program.process.wait(0.2)
         program.signal(signal.SIGTERM)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import socket
 import threading
 from collections.abc import Generator
 from functools import partial
@@ -23,7 +24,7 @@ class Signals:
         self.asked = asyncio.Event()
         self.forced = asyncio.Event()
         self._users = 0
-        self._before: dict[signal.Signals, Any] = {}
+        self._taken = contextlib.ExitStack()
 
     @contextlib.contextmanager
     def listening(self) -> Generator[None]:
@@ -33,16 +34,26 @@ class Signals:
             return
         self._users += 1
         if self._users == 1:
-            heard = partial(self._hear, asyncio.get_running_loop())
-            for number in SIGNALS:
-                # Not by the loop's own means: those forget what the application had set there.
-                self._before[number] = signal.signal(number, heard)
+            self._taken.enter_context(self._taking_over(asyncio.get_running_loop()))
         try:
             yield
         finally:
             self._users -= 1
             if self._users == 0:
-                for number, handler in self._before.items():
+                self._taken.close()
+
+    @contextlib.contextmanager
+    def _taking_over(self, loop: asyncio.AbstractEventLoop) -> Generator[None]:
+        # Not by the loop's own means: those forget what the application had set there.
+        heard = partial(self._hear, loop)
+        with _waking(loop):
+            before: dict[signal.Signals, Any] = {
+                number: signal.signal(number, heard) for number in SIGNALS
+            }
+            try:
+                yield
+            finally:
+                for number, handler in before.items():
                     with contextlib.suppress(TypeError):  # None: set outside Python
                         signal.signal(number, handler)
 
@@ -58,3 +69,25 @@ class Signals:
         else:
             self.log.info("%s: finishing what runs, then stopping", number.name)
             self.asked.set()
+
+
+@contextlib.contextmanager
+def _waking(loop: asyncio.AbstractEventLoop) -> Generator[None]:
+    """A signal that comes just before the loop goes to sleep is heard when something wakes it,
+    which may be never; so it writes a byte that does."""
+    read, write = socket.socketpair()
+    with read, write:
+        read.setblocking(False)
+        write.setblocking(False)
+        before = signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
+        if before != -1:  # the loop, or the application, sees to it already
+            signal.set_wakeup_fd(before)
+            yield
+            return
+        loop.add_reader(read, read.recv, 4096)
+        try:
+            yield
+        finally:
+            loop.remove_reader(read)
+            if (latest := signal.set_wakeup_fd(-1)) != write.fileno():
+                signal.set_wakeup_fd(latest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -102,12 +103,7 @@ class RabbitSubscription(Subscription):
             self._channel.check_open()
             for delivery in ours:
                 del self._held[delivery]
-            if self._is_in_danger():
-                self._start(self._bring_to_safety(ours))
-                await asyncio.wait(self._errands)
-            else:
-                self._driver.released(each.sent.id for each in ours)
-                self._channel.give_back([each.token for each in ours])
+            await self._run(self._give_up(ours))
 
     async def send(self, messages: Sequence[Outgoing]) -> Sequence[Receipt]:
         return await self._driver.send(messages)
@@ -117,8 +113,8 @@ class RabbitSubscription(Subscription):
         self._closed = True
         while self._errands:  # what they have sent again is still to be acked
             await asyncio.wait(self._errands)
-        if self._channel.lost is None:
-            self._return_unseen()
+        with suppress(QueueError):  # the broker puts all of it back by itself
+            await self._return_unseen()
         self._held.clear()
         await self._channel.close()
 
@@ -140,15 +136,11 @@ class RabbitSubscription(Subscription):
                 error.message, broker="rabbitmq", operation="receive", queue=self.queue.name
             ) from error
 
-    def _return_unseen(self) -> None:
+    async def _return_unseen(self) -> None:
         """What nobody was given is not held against it: closing the channel would mark it."""
-        unseen = list(self._channel.arrivals)
-        self._channel.arrivals.clear()
-        if unseen:
-            self._driver.released(
-                each.properties.message_id for each in unseen if each.properties.message_id
-            )
-            self._channel.give_back([each.tag for each in unseen])
+        if self._channel.lost is None:
+            await self._channel.stop()
+            await self._return(self._arrived())
 
     def _unpack(self, limit: int) -> None:
         arrivals = self._channel.arrivals
@@ -186,26 +178,43 @@ class RabbitSubscription(Subscription):
         for sent in await self._send_again(again):
             self._hand_over(sent)
 
-    def _is_in_danger(self) -> bool:
-        """Whether something is still in our hands that may have killed those who held it before."""
-        # Another consumer must not begin before this one has ended, where only one may be active.
-        return not self.queue.single_active and any(each.redeliveries for each in self._held)
-
-    async def _bring_to_safety(self, released: Sequence[Delivery]) -> None:
-        """Give back what is not to die with the one that is still held. A broker would count it
-        as delivered once more, and at once give it to us again: so this ends the consumer until
-        the next `receive`, and what is not begun goes to its queue anew, with the count it had."""
-        channel = self._channel
-        await channel.stop()
-        rest = [(each.token, each.sent, each.redeliveries) for each in (*released, *self._ready)]
+    async def _give_up(self, released: Sequence[Delivery]) -> None:
+        """Give back. The broker would give it to us again at once: so this ends the consumer until
+        the next `receive`, except where another may not begin before this one has ended."""
+        if not self.queue.single_active:
+            await self._channel.stop()
+        if self.queue.single_active or not any(each.redeliveries for each in self._held):
+            await self._return([_sent(each) for each in released])
+            return
+        # What is still held may kill us, as it may have killed others: nothing is to die with it.
+        rest = [_sent(each) for each in (*released, *self._ready)]
         for delivery in self._ready:
             del self._held[delivery]
         self._ready.clear()
-        while channel.arrivals:
-            rest.append(self._look_at(channel.arrivals.popleft())[0])
-        refused = await self._send_again(rest)
-        self._driver.released(message.id for _, message, _ in refused)
-        channel.give_back([tag for tag, _, _ in refused])
+        await self._return_anew([*rest, *self._arrived()])
+
+    def _arrived(self) -> list[_Sent]:
+        """Take what has come and was not handed over."""
+        arrivals = self._channel.arrivals
+        return [self._look_at(arrivals.popleft())[0] for _ in range(len(arrivals))]
+
+    async def _return(self, sent: Sequence[_Sent]) -> None:
+        """Put back, and what has been redelivered before anew: the broker, or whoever gets it next,
+        would take a plain return for one more crash, and condemn in the end what was never run.
+        Not where that would change the order."""
+        in_place = self.queue.single_active
+        self._put_back([each for each in sent if in_place or not each[2]])
+        await self._return_anew([each for each in sent if each[2] and not in_place])
+
+    async def _return_anew(self, sent: Sequence[_Sent]) -> None:
+        """Send to the queue once more, with the count it had."""
+        if sent:
+            self._put_back(await self._send_again(sent))
+
+    def _put_back(self, sent: Sequence[_Sent]) -> None:
+        """Give back, each to its place."""
+        self._driver.released(message.id for _, message, _ in sent)
+        self._channel.give_back([tag for tag, _, _ in sent])
 
     async def _send_again(self, sent: Sequence[_Sent]) -> Sequence[_Sent]:
         """Send to the same queue with the count in a header, and ack; those it was in vain for."""
@@ -245,6 +254,10 @@ class RabbitSubscription(Subscription):
         self._errands.add(errand)
         errand.add_done_callback(self._ended)
 
+    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        self._start(work)
+        await asyncio.wait(self._errands)
+
     def _ended(self, errand: asyncio.Task[None]) -> None:
         self._errands.discard(errand)
         if not errand.cancelled() and (error := errand.exception()) is not None:
@@ -257,6 +270,10 @@ class RabbitSubscription(Subscription):
         for delivery in dict.fromkeys(deliveries):
             (ours if delivery in self._held else stale).append(delivery)
         return ours, stale
+
+
+def _sent(delivery: Delivery) -> _Sent:
+    return delivery.token, delivery.sent, delivery.redeliveries
 
 
 def _unmarked(message: Outgoing) -> Outgoing:
