@@ -18,7 +18,7 @@ from queuecraft.drivers.rabbitmq.confirms import Parcel
 from queuecraft.drivers.rabbitmq.consuming import Arrival, Consuming
 from queuecraft.drivers.rabbitmq.envelope import DELIVERY_COUNT, is_counted, message_of, parcel
 from queuecraft.drivers.rabbitmq.fields import short
-from queuecraft.drivers.rabbitmq.frames import Properties, content
+from queuecraft.drivers.rabbitmq.frames import Properties, content, read_properties
 from tests.drivers.rabbitmq.broker import Broker
 from tests.drivers.rabbitmq.test_fields import FINITE, TEXT, tables
 
@@ -124,6 +124,28 @@ def test_the_time_of_a_foreign_message_is_that_of_its_property(
     headers: dict[str, Any] | None,
 ) -> None:
     assert message_of(foreign(timestamp=1_700_000_000, headers=headers))[0].timestamp == 1.7e9
+
+
+@pytest.mark.parametrize("stamp", [0.0, 1_700_000_000.0, 1_700_000_000.123, 1_700_000_000.9996])
+def test_the_time_of_a_plain_message_is_kept_to_the_millisecond(stamp: float) -> None:
+    message = Outgoing(b"{}", "m-1", "events", "order.placed", stamp, "application/json")
+    flags, said = parcel(message, "events", "order.placed")[3]
+    _, properties = read_properties(struct.pack(">HHQH", 60, 0, 2, flags) + said)
+    assert properties.headers is None
+    arrival = Arrival(1, False, "events", "order.placed", properties, b"{}")
+    assert message_of(arrival)[0].timestamp == round(stamp, 3)
+
+
+def test_what_a_plain_message_says_fits_into_what_the_broker_handles_fastest() -> None:
+    message = Outgoing(b"{}", "0" * 32, "events", "order.placed", 1.7e9, "application/json")
+    _, said = parcel(message, "events", "order.placed")[3]
+    assert len(said) + 2 <= 64
+
+
+@pytest.mark.parametrize("kind", ["order", "", "zz", "ÄÖ", "0", "000"])
+def test_the_type_of_a_foreign_message_does_not_change_its_time(kind: str) -> None:
+    arrival = foreign(timestamp=1_700_000_000, message_type=kind)
+    assert message_of(arrival)[0].timestamp == 1.7e9
 
 
 def test_our_own_time_is_more_precise() -> None:

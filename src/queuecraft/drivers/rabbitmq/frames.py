@@ -46,6 +46,7 @@ class Properties(msgspec.Struct, frozen=True, gc=False, eq=False):
     expiration: str | None = None
     message_id: str | None = None
     timestamp: int | None = None
+    message_type: str | None = None
 
 
 Packed: TypeAlias = tuple[int, bytes]
@@ -99,28 +100,40 @@ def pack(properties: Properties) -> Packed:
     if properties.timestamp is not None:
         flags |= 1 << 6
         said += _LONG.pack(properties.timestamp)
+    if properties.message_type is not None:
+        flags |= 1 << 5
+        said += short(properties.message_type)
     return flags, said
 
 
 def pack_plain(
-    content_type: str | None, header: str, number: int, *, persistent: bool, message_id: str
+    content_type: str | None,
+    *,
+    persistent: bool,
+    message_id: str,
+    timestamp: int,
+    message_type: str,
 ) -> Packed:
-    """The same as `pack`, for what most messages say and no more: one header with a number.
+    """The same as `pack`, for what most messages say and no more.
 
-    >>> said = Properties("text/plain", headers={"at": 7}, delivery_mode=2, message_id="m-1")
-    >>> pack_plain("text/plain", "at", 7, persistent=True, message_id="m-1") == pack(said)
+    >>> said = Properties(
+    ...     "text/plain", delivery_mode=2, message_id="m-1", timestamp=7, message_type="a"
+    ... )
+    >>> pack_plain(
+    ...     "text/plain", persistent=True, message_id="m-1", timestamp=7, message_type="a"
+    ... ) == pack(said)
     True
     """
-    flags, before = _plain(content_type, header)
+    flags, before = _plain(content_type, persistent)
     try:
-        return flags, b"%b%b%c%b" % (
+        return flags, b"%b%b%b%b" % (
             before,
-            _LONG.pack(number),
-            2 if persistent else 1,
             short(message_id),
+            _LONG.pack(timestamp),
+            short(message_type),
         )
     except struct.error:
-        raise ValueError(f"{number} does not fit into 64 bits") from None
+        raise ValueError(f"{timestamp} does not fit into 64 bits") from None
 
 
 def content(channel: int, packed: Packed, body: bytes, most: int) -> list[bytes]:
@@ -142,11 +155,10 @@ def content(channel: int, packed: Packed, body: bytes, most: int) -> list[bytes]
 
 
 @lru_cache(maxsize=256)
-def _plain(content_type: str | None, header: str) -> tuple[int, bytes]:
-    """Flags of a plain message, and what comes before its number."""
+def _plain(content_type: str | None, persistent: bool) -> tuple[int, bytes]:
+    """Flags of a plain message, and what comes before its id."""
     flags, said = _kind(content_type, None)
-    table = pack_table({header: 0})
-    return flags | 1 << 13 | 1 << 12 | 1 << 7, said + table[: -_LONG.size]
+    return flags | 1 << 12 | 1 << 7 | 1 << 6 | 1 << 5, said + (b"\2" if persistent else b"\1")
 
 
 @lru_cache(maxsize=256)
@@ -192,7 +204,7 @@ def read_properties(payload: bytes) -> tuple[int, Properties]:
         while more & 1:  # nobody has needed more than fifteen properties yet
             (more,) = Struct(">H").unpack_from(payload, at)
             at += 2
-        values: list[Any] = [None] * 10
+        values: list[Any] = [None] * len(_READERS)
         for index, read in _readers(flags):
             values[index], at = read(payload, at)
     except (struct.error, IndexError) as error:
@@ -267,6 +279,7 @@ _READERS: Final[tuple[_Reader, ...]] = (
     read_short,
     read_short,
     _read_long,
+    read_short,
 )
 
 
