@@ -5,9 +5,17 @@ from __future__ import annotations
 import os
 import signal
 
-from tests.brokers.fixtures import rabbitmq, rabbitmq_url, redis, redis_url
+from tests.brokers.fixtures import (
+    kafka,
+    kafka_url,
+    kcat,
+    rabbitmq,
+    rabbitmq_url,
+    redis,
+    redis_url,
+)
 
-__all__ = ["rabbitmq", "rabbitmq_url", "redis", "redis_url"]
+__all__ = ["kafka", "kafka_url", "kcat", "rabbitmq", "rabbitmq_url", "redis", "redis_url"]
 
 # The programs that tests start are not measured: it would slow them down, and many are killed.
 if "PYTEST_XDIST_WORKER" in os.environ:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import os
 import sys
 
-from tests.brokers import installation, rabbitmq, redis
+from tests.brokers import installation, kafka, rabbitmq, redis
+from tests.brokers.distribution import Distribution
 
 
 def install() -> int:
     """Install the brokers that are missing; without them CI fails, others are told."""
     brokers = (
-        ("RabbitMQ", installation.RABBITMQ, rabbitmq.VARIABLE),
-        ("Redis", installation.REDIS, redis.VARIABLE),
+        ("RabbitMQ", lambda: installation.ensure(installation.RABBITMQ), rabbitmq.VARIABLE),
+        ("Redis", lambda: installation.ensure(installation.REDIS), redis.VARIABLE),
+        ("Kafka", Distribution.get, kafka.VARIABLE),
     )
     status = 0
-    for name, programs, variable in brokers:
+    for name, get, variable in brokers:
         if os.environ.get(variable):
             continue
         try:
-            installation.ensure(programs)
+            get()
         except installation.Unavailable as reason:
             print(f"{name}: {reason}", file=sys.stderr)
             if installation.in_ci():

@@ -7,7 +7,10 @@ from typing import NoReturn
 
 import pytest
 
-from tests.brokers.installation import Unavailable, in_ci
+from tests.brokers.installation import KCAT, Unavailable, ensure, in_ci
+from tests.brokers.kafka import VARIABLE as KAFKA_VARIABLE
+from tests.brokers.kafka import Kafka
+from tests.brokers.kcat import Kcat
 from tests.brokers.rabbitmq import VARIABLE, RabbitMQ
 from tests.brokers.redis import VARIABLE as REDIS_VARIABLE
 from tests.brokers.redis import Redis
@@ -55,6 +58,38 @@ def redis_url(redis: Redis) -> Iterator[str]:
     redis.start()
     with redis.prefix() as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Kafka]:
+    """One Kafka for all tests of a run, started by the first that asks.
+
+    A test that kills it may leave it so: `kafka_url` starts it again.
+    """
+    try:
+        broker = Kafka.from_environment().__enter__()
+    except Unavailable as reason:
+        do_without(f"Kafka: {reason}, or name a server in {KAFKA_VARIABLE}")
+    with broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka_url(kafka: Kafka) -> Iterator[str]:
+    """A URL with a prefix, for topics and groups, that is this test's alone."""
+    kafka.start()
+    with kafka.prefix() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def kcat() -> Kcat:
+    """A client of Kafka that is not ours."""
+    try:
+        ensure([KCAT])
+    except Unavailable as reason:
+        do_without(f"kcat: {reason}")
+    return Kcat()
 
 
 def do_without(reason: str) -> NoReturn:

@@ -45,6 +45,10 @@ OPENSSL = Program("openssl", "openssl")
 RABBITMQ = (RABBITMQ_SERVER, EPMD, OPENSSL)
 REDIS_SERVER = Program("redis-server", "redis-server")
 REDIS = (REDIS_SERVER, OPENSSL)
+JAVA = Program("java", "default-jre-headless")
+MAVEN = Program("mvn", "maven")
+KCAT = Program("kcat", "kcat")
+KAFKA = (JAVA, KCAT, OPENSSL)  # and what `distribution` fetches with Maven
 
 
 def in_ci() -> bool:

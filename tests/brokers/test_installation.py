@@ -11,6 +11,7 @@ from tests.brokers import __main__ as command
 from tests.brokers import installation
 from tests.brokers.fixtures import do_without
 from tests.brokers.installation import Program, Unavailable, ensure
+from tests.brokers.kafka import VARIABLE as KAFKA_VARIABLE
 from tests.brokers.rabbitmq import VARIABLE
 from tests.brokers.redis import VARIABLE as REDIS_VARIABLE
 
@@ -125,7 +126,7 @@ def test_a_missing_broker_is_skipped_on_a_laptop(monkeypatch, value):
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, machine: Path) -> Path:
     """A machine where nothing can be installed."""
-    for variable in (VARIABLE, REDIS_VARIABLE):
+    for variable in (VARIABLE, REDIS_VARIABLE, KAFKA_VARIABLE):
         monkeypatch.delenv(variable, raising=False)
     for brokers in ("RABBITMQ", "REDIS"):
         monkeypatch.setattr(installation, brokers, (BROKER,))
@@ -150,4 +151,6 @@ def test_nothing_is_installed_if_the_environment_names_the_brokers(bare, monkeyp
     monkeypatch.setenv(VARIABLE, "amqp://localhost:5672")
     assert command.install() == 1
     monkeypatch.setenv(REDIS_VARIABLE, "redis://localhost:6379")
+    assert command.install() == 1
+    monkeypatch.setenv(KAFKA_VARIABLE, "kafka://localhost:9092")
     assert command.install() == 0
