@@ -1,4 +1,5 @@
-"""How long ingest takes, and whether it depends on anything but the number of rows.
+"""How long ingest takes, whether it depends on anything but the number of rows, and how long it
+takes to ask for what was ingested, beside DuckDB on the same files.
 
     python -m benchmarks.lake --rows 1000000 --rows 10000000 --svg docs/images/ingest.svg
 
@@ -26,12 +27,35 @@ import typer
 
 from benchmarks.plot import Line, chart
 from queuecraft.pipeline.jobs.ingest import Step, ingest
+from queuecraft.pipeline.jobs.tables import parquet_files
 from queuecraft.pipeline.lake import Lake
+from queuecraft.pipeline.report.reading import read_figures
 from queuecraft.pipeline.schemas import SEGMENTS
 from queuecraft.pipeline.segments import SegmentWriter
 from queuecraft.pipeline.session import spark_session
 
 SEGMENT = 100_000  # rows
+TRIES = 3  # of each question; the fastest counts
+QUESTIONS = {
+    "outcomes by queue, of all events": """
+        SELECT queue, outcome, count(*) AS n FROM {events} GROUP BY queue, outcome
+        ORDER BY queue NULLS FIRST, outcome NULLS FIRST
+    """,
+    "percentiles of latency by queue, of all messages": """
+        SELECT queue, percentile_disc(0.5) WITHIN GROUP (ORDER BY latency) AS p50,
+            percentile_disc(0.99) WITHIN GROUP (ORDER BY latency) AS p99
+        FROM {lifecycle} WHERE latency IS NOT NULL GROUP BY queue ORDER BY queue
+    """,
+    "one message of all, by its id": """
+        SELECT kind, queue, attempt FROM {events} WHERE message_id = '{id}'
+        ORDER BY kind, queue NULLS FIRST, attempt
+    """,
+    "throughput by queue, from the finished table": """
+        SELECT queue, sum(delivered) AS delivered, sum(dead_lettered) AS dead FROM {throughput}
+        GROUP BY queue ORDER BY queue NULLS FIRST
+    """,
+}
+"""In words that both understand."""
 DAY = 1_000_000  # rows
 START = datetime(2026, 3, 2, tzinfo=UTC)
 
@@ -176,6 +200,52 @@ def cpu_seconds(process: int) -> float:
     return total / os.sysconf("SC_CLK_TCK")
 
 
+def ask(spark: Any, lake: Lake, rows: int) -> None:
+    """Time the same questions on the same files; the answers have to be the same."""
+    import duckdb
+
+    files = {
+        name: sorted(map(str, parquet_files(lake.tables / name)))
+        for name in ("events", "lifecycle", "throughput")
+    }
+    id = f"{rows // 8:032x}"
+    for name in files:
+        spark.read.option("basePath", str(lake.tables / name)).parquet(
+            str(lake.tables / name)
+        ).createOrReplaceTempView(name)
+    with duckdb.connect() as connection:
+        for question, text in QUESTIONS.items():
+            theirs = {each: f"read_parquet({paths})" for each, paths in files.items()}
+            slow, one = _fastest(
+                lambda text=text: [
+                    tuple(row) for row in spark.sql(text.format(**_same(files), id=id)).collect()
+                ]
+            )
+            fast, other = _fastest(
+                lambda text=text, theirs=theirs: connection.execute(
+                    text.format(**theirs, id=id)
+                ).fetchall()
+            )
+            assert one == other, f"{question}: {one[:3]} and {other[:3]}"
+            print(f"{question:<52} Spark {slow:6.2f} s   DuckDB {fast:6.2f} s", flush=True)
+    took, _ = _fastest(lambda: read_figures(spark, lake))
+    print(f"{'all figures of a report':<52} Spark {took:6.2f} s", flush=True)
+
+
+def _same(names: Any) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+def _fastest(work: Any) -> tuple[float, Any]:
+    times: list[float] = []
+    answer: Any = None
+    for _ in range(TRIES):
+        began = perf_counter()
+        answer = work()
+        times.append(perf_counter() - began)
+    return min(times), answer
+
+
 def measure(spark: Any, folder: Path, rows: int) -> Run:
     lake = Lake.at(folder)
     write(lake, rows)
@@ -208,7 +278,6 @@ def main(
         measure(spark, Path(place, "warm"), 10_000)
         for count in rows or [1_000_000, 3_000_000]:
             run = measure(spark, Path(place, str(count)), count)
-            shutil.rmtree(Path(place, str(count)))
             runs.append(run)
             print(
                 f"{run.rows:>10,} rows  {run.seconds:7.1f} s ({run.bronze:.1f} s to bronze)  "
@@ -217,6 +286,8 @@ def main(
                 f"{run.lake_mb:,.0f} MB of files",
                 flush=True,
             )
+            ask(spark, Lake.at(Path(place, str(count))), count)
+            shutil.rmtree(Path(place, str(count)))
     if json is not None:
         json.write_bytes(msgspec.json.format(msgspec.json.encode([asdict(each) for each in runs])))
     if svg is not None:

@@ -63,6 +63,9 @@ async def _lake_tells_what_was_done(spark: SparkSession, url: str, folder: Path)
         _tables_are_whole(spark, lake, ids)
         _figures_are_right(spark, lake)
         _triage_is_right(spark, lake, ids)
+    await _redrive(url, lake)
+    with for_small_data(spark):
+        _second_lives_are_told(spark, lake)
 
 
 async def _work(url: str, lake: Lake) -> list[str]:
@@ -216,6 +219,37 @@ def _triage_is_right(spark: SparkSession, lake: Lake, ids: list[str]) -> None:
             _segments(lake),
         )
     )
+
+
+async def _redrive(url: str, lake: Lake) -> None:
+    """The bank and the customers are back."""
+    handled: set[int] = set()
+    done = asyncio.Event()
+    async with QueueCraft(url, journal=Journal(lake.root, payload="full", service="shop")) as qc:
+        billing = qc.worker("billing")
+
+        @billing.on(order_placed)
+        async def charge(order: Order) -> None:
+            handled.add(order.n)
+            if handled == DEAD:
+                done.set()
+
+        await billing.start()
+        assert (await qc.dead_letters.redrive("billing")).moved == len(DEAD)
+        await done.wait()
+
+
+def _second_lives_are_told(spark: SparkSession, lake: Lake) -> None:
+    before = triage(spark, lake)
+    assert sum(each.open for each in before.troubles) == len(DEAD)
+    ingest(spark, lake)
+    after = triage(spark, lake)
+    assert {each.group.error_type: (each.recovered, each.open) for each in after.troubles} == {
+        "ValueError": (len(UNPAID), 0),
+        "LookupError": (len(UNKNOWN), 0),
+    }
+    (billing,) = [each for each in read_figures(spark, lake).queues if each.queue == "billing"]
+    assert (billing.counts.dead, billing.counts.succeeded) == (len(DEAD), 200)
 
 
 def _segments(lake: Lake) -> list[str]:

@@ -87,6 +87,9 @@ class Traits:
     atomic_send: bool = False  # a batch is stored whole or not at all
     counts_redeliveries: bool = False
     returns_to: Literal["place", "tail"] = "place"  # where what a lost consumer held comes back
+    partitioned: bool = False  # what has one key goes to one consumer; what has not, in any order
+    tells_held: bool = True  # what consumers hold is told apart from what waits
+    keeps_unrouted: bool = False  # an event is stored even if no queue is bound to it
     delays_apart: bool = False  # delayed messages wait outside their queue, and outlive it
     exchange_types: frozenset[ExchangeType] = frozenset(EXCHANGE_TYPES)
     max_name: int = MAX_NAME

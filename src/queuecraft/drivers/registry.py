@@ -23,6 +23,8 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "amqps": "queuecraft.drivers.rabbitmq:drivers",
         "redis": "queuecraft.drivers.redis:drivers",
         "rediss": "queuecraft.drivers.redis:drivers",
+        "kafka": "queuecraft.drivers.kafka:drivers",
+        "kafkas": "queuecraft.drivers.kafka:drivers",
     }
 )
 

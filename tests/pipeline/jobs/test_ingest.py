@@ -155,13 +155,19 @@ def test_a_late_duplicate_moves_what_was_counted(spark: SparkSession, tmp_path: 
     assert left == {at(): 0, at(hours=5): 1}
 
 
-def test_many_tiny_segments_are_no_trouble(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "segments",
+    [100, pytest.param(10_000, marks=[pytest.mark.faults, pytest.mark.timeout(900)])],
+)
+def test_many_tiny_segments_are_no_trouble(
+    spark: SparkSession, tmp_path: Path, segments: int
+) -> None:
     lake = Lake.at(tmp_path)
-    rows = business(40)
+    rows = business(segments)[:segments]
     in_segments(lake, rows, len(rows))
     done = ingest(spark, lake)
-    assert (done.segments, done.rows) == (len(rows), len(rows))
-    assert len(table_rows(lake, MESSAGES)) == len(rows)
+    assert (done.segments, done.rows) == (segments, segments)
+    assert len(table_rows(lake, MESSAGES)) == segments
 
 
 def test_two_segments_of_one_name_are_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import queuecraft.pipeline.replay
 from queuecraft.pipeline.lake import Lake
 from queuecraft.pipeline.replay.execution import execute, progress_of
 from queuecraft.pipeline.replay.planning import plan
@@ -28,6 +30,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[3]
 COUNT, CANARY, CHUNK = 2200, 200, 1000
 PATIENCE = 300
+KILLS = 10
 
 
 def start(
@@ -44,10 +47,12 @@ def start(
     )
 
 
-def planned(spark: SparkSession, broker: Broker, folder: Path) -> tuple[Lake, str]:
+def planned(
+    spark: SparkSession, broker: Broker, folder: Path, canary: int = CANARY, chunk: int = CHUNK
+) -> tuple[Lake, str]:
     lake = archive(folder, [captured(n, key=f"k-{n % 50}") for n in range(COUNT)])
     broker.declare("billing")
-    return lake, plan(spark, lake, Question(to="billing", canary=CANARY, chunk=CHUNK)).id
+    return lake, plan(spark, lake, Question(to="billing", canary=canary, chunk=chunk)).id
 
 
 def check_arrived(broker: Broker, replay_id: str, most_twice: int) -> None:
@@ -66,14 +71,41 @@ def check_arrived(broker: Broker, replay_id: str, most_twice: int) -> None:
             latest[each.sent.key] = each.sent.id
 
 
-@pytest.mark.parametrize(
-    ("doom", "passes", "done", "twice"),
-    [
-        ("replay.before_chunk", 1, 1, 0),
-        ("replay.after_chunk", 1, 1, CHUNK),
-        ("replay.after_ledger", 1, 2, 0),
-    ],
-)
+BETWEEN_CHUNKS = [
+    ("replay.before_chunk", 1, 1, 0),
+    ("replay.after_chunk", 1, 1, CHUNK),
+    ("replay.after_ledger", 1, 2, 0),
+]
+BEFORE_PLAN, MID_CHUNK = "replay.before_plan", "replay.mid_chunk"
+
+
+def test_no_point_is_forgotten() -> None:
+    sources = Path(queuecraft.pipeline.replay.__file__).parent.glob("*.py")
+    points = {
+        name
+        for source in sources
+        for name in re.findall(r'failpoint\("([^"]+)"\)', source.read_text(encoding="utf-8"))
+    }
+    assert points == {BEFORE_PLAN, MID_CHUNK, *(point for point, *_ in BETWEEN_CHUNKS)}
+
+
+def test_killed_before_there_is_a_plan_nothing_was_sent_and_it_is_planned_again(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    lake = archive(tmp_path / "lake", [captured(n) for n in range(20)])
+    broker.declare("billing")
+    with start(lake, "", BEFORE_PLAN) as child:
+        assert child.wait(PATIENCE) == -9
+    assert replays(lake) == []
+    assert not broker.ids("billing")
+    result = plan(spark, lake, Question(to="billing"))
+    assert result.messages == 20
+    assert [each.plan.id for each in replays(lake)] == [result.id]
+    assert execute(spark, lake, result.id).done
+    assert len(broker.ids("billing")) == 20
+
+
+@pytest.mark.parametrize(("doom", "passes", "done", "twice"), BETWEEN_CHUNKS)
 def test_killed_between_chunks_it_goes_on(
     spark: SparkSession,
     broker: Broker,
@@ -97,7 +129,7 @@ def test_a_task_killed_amid_a_chunk_leaves_it_to_be_sent_again(
 ) -> None:
     lake, replay_id = planned(spark, broker, tmp_path / "lake")
     # Spark's workers are processes of their own, which find it in their environment.
-    with start(lake, replay_id, QUEUECRAFT_FAILPOINT="replay.mid_chunk") as child:
+    with start(lake, replay_id, QUEUECRAFT_FAILPOINT=MID_CHUNK) as child:
         assert child.wait(PATIENCE) == 1
     assert progress_of(lake, replay_id).chunks_done == 0
     before = len(broker.ids("billing"))
@@ -109,25 +141,26 @@ def test_a_task_killed_amid_a_chunk_leaves_it_to_be_sent_again(
 def test_killed_at_any_moment_it_goes_on(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
-    lake, replay_id = planned(spark, broker, tmp_path / "lake")
+    chunk = 200
+    lake, replay_id = planned(spark, broker, tmp_path / "lake", canary=50, chunk=chunk)
     chance = random.Random(11)
-    kills = 0
-    for _ in range(4):
+    for number in range(KILLS):
         done = progress_of(lake, replay_id).chunks_done
         arrived = len(broker.ids("billing"))
-        with start(lake, replay_id, rate="400") as child:
+        with start(lake, replay_id, rate="150") as child:
             deadline = time.monotonic() + PATIENCE
             while child.poll() is None and len(broker.ids("billing")) == arrived:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
-            time.sleep(chance.random() * 3)
-            if child.poll() is None:
-                child.kill()
-                kills += 1
+            time.sleep(chance.random() * 1.5)
+            assert child.poll() is None, (
+                f"done before death number {number + 1}"
+            )
+            child.kill()
         assert progress_of(lake, replay_id).chunks_done >= done
-    assert kills
+    assert progress_of(lake, replay_id).chunks_done > 0
     assert execute(spark, lake, replay_id).done
     received = broker.received("billing")
     assert {each.sent.id for each in received} == {f"m-{n:05}" for n in range(COUNT)}
     assert {each.sent.headers["x-replay-id"] for each in received} == {replay_id}
-    assert len(received) - COUNT <= kills * CHUNK
+    assert len(received) - COUNT <= KILLS * chunk

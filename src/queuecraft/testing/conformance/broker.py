@@ -19,9 +19,11 @@ from queuecraft.drivers.base import (
     Outgoing,
     Queue,
     QueueInfo,
+    Receipt,
+    Rejected,
     Subscription,
 )
-from queuecraft.model.errors import QueueError
+from queuecraft.model.errors import QueueError, Unroutable
 from queuecraft.model.queue import DeadLetterTarget, ExchangeType
 
 V = TypeVar("V")
@@ -147,6 +149,15 @@ class Broker:
         assert not refused, f"not accepted: {refused}"
         return [message.id for message in messages]
 
+    def unroutable(self, receipt: Receipt, message: Outgoing | None = None) -> None:
+        """No queue is bound to the message: refused, or kept where the driver says so."""
+        if self.traits.keeps_unrouted:
+            assert receipt is ACCEPTED
+            return
+        assert isinstance(receipt, Rejected)
+        assert isinstance(receipt.error, Unroutable)
+        assert message is None or receipt.error.message_id == message.id
+
     # -- what is received ----------------------------------------------------------------------
 
     async def consumer(
@@ -195,10 +206,13 @@ class Broker:
         subscription = await self.driver.subscribe(described, prefetch=len(expected) + 10)
         try:
             deliveries = await self.receive(subscription, len(expected))
-            if in_order:
+            if in_order and not self.traits.partitioned:
                 assert ids(deliveries) == list(expected)
             else:
                 assert sorted(ids(deliveries)) == sorted(expected)
+            for key in {each.sent.key for each in deliveries} - {None} if in_order else ():
+                one = [each.sent.id for each in deliveries if each.sent.key == key]
+                assert one == [each for each in expected if each in one]
             await self.nothing(subscription)
             assert not await subscription.ack(deliveries)
         finally:

@@ -137,6 +137,7 @@ class ReceivingConformance(Suite):
         self, broker: Broker, second_driver: Driver
     ) -> None:
         broker.needs("competing")
+        broker.needs("partitioned", False)
         queue = await broker.queue("billing")
         one = await broker.consumer(queue, prefetch=5)
         two = await broker.consumer(queue, prefetch=5, driver=second_driver)
@@ -174,6 +175,7 @@ class ReceivingConformance(Suite):
         self, broker: Broker, second_driver: Driver
     ) -> None:
         broker.needs("competing")
+        broker.needs("partitioned", False)
         queue = await broker.queue("billing")
         full = await broker.consumer(queue, prefetch=1)
         await broker.send(queue)
@@ -192,6 +194,7 @@ class ReceivingConformance(Suite):
         self, broker: Broker, second_driver: Driver
     ) -> None:
         broker.needs("competing")
+        broker.needs("partitioned", False)
         queue = await broker.queue("billing")
         sent = await broker.send(queue, 4)
         leaving = await broker.consumer(queue)

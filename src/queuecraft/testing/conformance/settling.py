@@ -181,6 +181,7 @@ class SettlingConformance(Suite):
 
     async def test_a_release_makes_room(self, broker: Broker) -> None:
         broker.needs("competing")
+        broker.needs("partitioned", False)
         queue = await broker.queue("billing")
         await broker.send(queue, 2, key="one")
         consumer = await broker.consumer(queue, prefetch=1)

@@ -1,0 +1,213 @@
+"""What is asked of the cluster itself: topics, groups, and how far each partition goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, TypeAlias, TypeVar
+
+from confluent_kafka import ConsumerGroupTopicPartitions as GroupOffsets
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.cimpl import NewTopic
+
+from queuecraft.drivers.base import ConnectionLost
+from queuecraft.drivers.kafka.refusals import failure
+
+T = TypeVar("T")
+Spot: TypeAlias = tuple[str, int]
+"""A topic and the number of a partition."""
+
+WITHIN: Final = 15.0  # seconds for an answer
+MAX_BYTES: Final = 16 * 2**20  # of a record in topics that we make; Kafka's own limit is 1 MiB
+AGAIN: Final = 0.02  # seconds until a question is asked again
+_SOON: Final = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.NOT_COORDINATOR,
+)
+
+
+class Cluster:
+    """The brokers, asked in a thread of our own: librdkafka's calls block."""
+
+    def __init__(self, settings: Mapping[str, Any], partitions: int, replication: int) -> None:
+        self.topics: dict[str, int] = {}
+        """Those that exist, as far as we know, and how many partitions they have."""
+        self.lost: ConnectionLost | None = None
+        self._partitions = partitions
+        self._replication = replication
+        self._admin = AdminClient(dict(settings))
+        self._thread = ThreadPoolExecutor(1, "queuecraft-kafka")
+
+    async def close(self) -> None:
+        """Ask nothing more."""
+        self._thread.shutdown(wait=False)
+
+    async def call(self, operation: str, work: Callable[[], T]) -> T:
+        """Do what blocks, not in the loop."""
+        if self.lost is not None:
+            raise self.lost.with_traceback(None)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + WITHIN
+        while True:
+            try:
+                return await loop.run_in_executor(self._thread, work)
+            except KafkaException as error:
+                problem: KafkaError = error.args[0]
+                # A topic that was just made, or moves to another broker, has no leader yet.
+                if not problem.retriable() and problem.code() not in _SOON:
+                    raise failure(problem, operation) from None
+                if loop.time() > deadline:
+                    raise failure(problem, operation) from None
+            await asyncio.sleep(AGAIN)
+
+    # -- topics --------------------------------------------------------------------------------
+
+    async def look(self, operation: str) -> None:
+        """Learn which topics there are."""
+        told = await self.call(operation, lambda: self._admin.list_topics(timeout=WITHIN))
+        self.topics = {
+            name: len(topic.partitions)
+            for name, topic in told.topics.items()
+            if topic.error is None and all(each.leader >= 0 for each in topic.partitions.values())
+        }
+
+    async def make(self, topic: str, partitions: int | None = None, **config: str) -> None:
+        """See that a topic is there."""
+        if topic in self.topics:
+            return
+        wanted = NewTopic(
+            topic,
+            num_partitions=partitions or self._partitions,
+            replication_factor=self._replication,
+            config={"max.message.bytes": str(MAX_BYTES), **config},
+        )
+
+        def make() -> None:
+            future = self._admin.create_topics([wanted], operation_timeout=WITHIN)[topic]
+            _answer(future, fine=KafkaError.TOPIC_ALREADY_EXISTS)
+
+        await self.call("declare", make)
+        deadline = asyncio.get_running_loop().time() + WITHIN
+        await self.look("declare")
+        while topic not in self.topics and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(AGAIN)
+            await self.look("declare")
+
+    async def remove(self, topics: Sequence[str]) -> None:
+        """Delete topics with all their records."""
+
+        def remove() -> None:
+            for future in self._admin.delete_topics(list(topics)).values():
+                _answer(future, fine=KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+        if topics:
+            await self.call("delete", remove)
+            for topic in topics:
+                self.topics.pop(topic, None)
+
+    async def cut(self, ends: Sequence[TopicPartition]) -> None:
+        """Delete the records before these."""
+
+        def cut() -> None:
+            for future in self._admin.delete_records(list(ends)).values():
+                _answer(future)
+
+        if ends:
+            await self.call("purge", cut)
+
+    async def bounds(self, topics: Iterable[str]) -> dict[Spot, tuple[int, int]]:
+        """The first and the next offset of each partition."""
+        spots = [
+            TopicPartition(topic, number)
+            for topic in topics
+            for number in range(self.topics.get(topic, 0))
+        ]
+        latest: Any = OffsetSpec.latest
+        earliest: Any = OffsetSpec.earliest
+        if not spots:
+            return {}
+
+        def asked(spec: Any) -> dict[Spot, int]:
+            wanted: dict[TopicPartition, OffsetSpec] = dict.fromkeys(spots, spec)
+            futures = self._admin.list_offsets(wanted, request_timeout=WITHIN)
+            return {
+                (each.topic, each.partition): _answer(future).offset
+                for each, future in futures.items()
+            }
+
+        highs = await self.call("inspect", lambda: asked(latest()))
+        lows = await self.call("inspect", lambda: asked(earliest()))
+        return {spot: (lows.get(spot, 0), high) for spot, high in highs.items()}
+
+    async def ends(self, topics: Iterable[str]) -> dict[str, list[int]]:
+        """Of each topic, where the next record of each partition will be."""
+        ends: dict[str, list[int]] = {}
+        for (topic, _), (_, high) in sorted((await self.bounds(topics)).items()):
+            ends.setdefault(topic, []).append(high)
+        return ends
+
+    # -- groups --------------------------------------------------------------------------------
+
+    async def committed(self, group: str) -> dict[Spot, TopicPartition]:
+        """How far a group is, where it has said so."""
+
+        def asked() -> dict[Spot, TopicPartition]:
+            future = self._admin.list_consumer_group_offsets([GroupOffsets(group)])[group]
+            told = _answer(future, fine=KafkaError.GROUP_ID_NOT_FOUND)
+            return {
+                (each.topic, each.partition): each
+                for each in (() if told is None else told.topic_partitions)
+                if each.offset >= 0
+            }
+
+        return await self.call("inspect", asked)
+
+    async def move(self, group: str, offsets: Sequence[TopicPartition]) -> None:
+        """Say how far a group is that has no members."""
+
+        def move() -> None:
+            wanted = [GroupOffsets(group, list(offsets))]
+            _answer(self._admin.alter_consumer_group_offsets(wanted)[group])
+
+        if offsets:
+            await self.call("purge", move)
+
+    async def forget(self, group: str) -> None:
+        """Delete a group that has no members."""
+
+        def forget() -> None:
+            future = self._admin.delete_consumer_groups([group])[group]
+            _answer(future, fine=KafkaError.GROUP_ID_NOT_FOUND)
+
+        await self.call("delete", forget)
+
+    async def members(self, groups: Iterable[str]) -> dict[str, list[str]]:
+        """Who is in each of these groups."""
+        wanted = list(groups)
+
+        def asked() -> dict[str, list[str]]:
+            found: dict[str, list[str]] = {}
+            told = self._admin.describe_consumer_groups(wanted, request_timeout=WITHIN)
+            for group, future in told.items():
+                group_info = _answer(future, fine=KafkaError.GROUP_ID_NOT_FOUND)
+                members = () if group_info is None else group_info.members
+                found[group] = [str(each.member_id) for each in members]
+            return found
+
+        return await self.call("inspect", asked) if wanted else {}
+
+
+def _answer(future: Future[Any], *, fine: int | None = None) -> Any:
+    """What has come of it; None for an error that is fine."""
+    try:
+        return future.result(WITHIN)
+    except KafkaException as error:
+        if error.args[0].code() == fine:
+            return None
+        raise

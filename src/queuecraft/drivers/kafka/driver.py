@@ -1,0 +1,432 @@
+"""Kafka, as a driver: a topic for each event, a group for each queue."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, ClassVar, Final, TypeAlias
+
+import msgspec
+from confluent_kafka import KafkaError
+
+from queuecraft.drivers.base import (
+    ACCEPTED,
+    Binding,
+    ConnectionLost,
+    ConsumerInfo,
+    Delivery,
+    Driver,
+    Exchange,
+    Outgoing,
+    Queue,
+    QueueInfo,
+    Receipt,
+    Rejected,
+    Topology,
+    Traits,
+)
+from queuecraft.drivers.kafka.address import Address
+from queuecraft.drivers.kafka.cluster import Cluster
+from queuecraft.drivers.kafka.envelope import TO, packed
+from queuecraft.drivers.kafka.forwarding import AHEAD, Forwarder
+from queuecraft.drivers.kafka.inspection import Inspection
+from queuecraft.drivers.kafka.names import (
+    FORWARDERS,
+    MAX_TOPIC,
+    TIERS,
+    Names,
+    is_pattern,
+    tier_for,
+)
+from queuecraft.drivers.kafka.producing import Producing, Record
+from queuecraft.drivers.kafka.refusals import failure, no_queue, receipt
+from queuecraft.drivers.kafka.subscription import KafkaSubscription
+from queuecraft.drivers.kafka.topology import (
+    Reach,
+    Reader,
+    Registry,
+    Span,
+    described,
+    kept,
+    key_of,
+)
+from queuecraft.drivers.target import Target
+from queuecraft.failpoints import failpoint
+from queuecraft.model.errors import PublishError, QueueError
+
+log: Final = logging.getLogger("queuecraft")
+_UNKNOWN: Final = (KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
+Note: TypeAlias = tuple[bytes, bytes | None]
+"""A change of what is written down: about what, and how it is from now on."""
+
+
+class KafkaDriver(Driver):
+    """One cluster, of which librdkafka keeps the connections."""
+
+    traits: ClassVar[Traits] = Traits(
+        name="kafka",
+        durable=True,
+        key_order="group",
+        replay=True,
+        keeps_unrouted=True,
+        partitioned=True,
+        tells_held=False,
+        delays_apart=True,
+        exchange_types=frozenset({"topic", "direct", "fanout"}),
+        max_name=MAX_TOPIC - len(".retry.0"),
+    )
+
+    def __init__(self, target: Target, address: Address) -> None:
+        self.clock = target.clock
+        self.names = Names(address.prefix, target.settings.exchange)
+        self.lost: ConnectionLost | None = None
+        self._target = target
+        self._address = address
+        self._settings: dict[str, Any] = {}
+        self._there: Cluster | None = None
+        self._producing: Producing | None = None
+        self._reader: Reader | None = None
+        self._registry = Registry(self.names)
+        self._subscriptions: dict[KafkaSubscription, Queue] = {}
+        self._forwarder: Forwarder | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        await self.close()
+        self.lost = None
+        settings, address = self._target.settings, self._address
+        self._settings = address.client(await self._target.credentials(), settings.timeout)
+        self._there = Cluster(self._settings, address.partitions, address.replication)
+        try:
+            await self._there.look("open")
+        except QueueError:
+            await self.close()
+            raise
+        deadline = {"message.timeout.ms": round(1000 * settings.publish_timeout)}
+        self._producing = Producing({**self._settings, **deadline}, self.lose)
+        self._reader = Reader(self._settings, self.names)
+        await self._read("open")
+
+    async def close(self) -> None:
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            watching.cancel()
+            await asyncio.wait([watching])
+        forwarder, self._forwarder = self._forwarder, None
+        if forwarder is not None:
+            await forwarder.close()
+        for subscription in tuple(self._subscriptions):
+            await subscription.close()
+        self._subscriptions.clear()
+        producing, self._producing = self._producing, None
+        if producing is not None:
+            await producing.close()
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            await asyncio.to_thread(reader.close)
+        there, self._there = self._there, None
+        if there is not None:
+            await there.close()
+
+    def lose(self, error: KafkaError) -> None:
+        """No broker can be reached: whoever waits is told, and may open this again."""
+        if self.lost is None and self._there is not None:
+            self.lost = self._there.lost = ConnectionLost(
+                error.str(), broker="kafka", operation="connection"
+            )
+            if self._producing is not None:
+                self._producing.give_up()
+
+    # -- what is declared ----------------------------------------------------------------------
+
+    async def prepare(self, exchanges: Sequence[Exchange]) -> None:
+        registry = await self._read("prepare")
+        await self._write(_new_exchanges(registry, exchanges))
+
+    async def declare(self, queue: Queue) -> None:
+        registry = await self._read("declare")
+        notes = _new_exchanges(registry, [each.exchange for each in queue.bindings])
+        dead = () if queue.dead_letters is None else (Queue(queue.dead_letters.queue),)
+        for each in (queue, *dead):
+            await self._cluster.make(self.names.inbox(each.name))
+            value = kept(each)
+            known = registry.queues.get(each.name)
+            if known is None or (each is queue and dead and msgspec.json.encode(known) != value):
+                notes.append((key_of("queue", each.name), value))
+        notes += await self._bindings(registry, queue.name, queue.bindings)
+        await self._write(notes)
+        await self._follow()
+
+    async def bind(self, queue: str, bindings: Sequence[Binding]) -> None:
+        registry = await self._known(queue, "bind")
+        notes = _new_exchanges(registry, [each.exchange for each in bindings])
+        notes += await self._bindings(registry, queue, bindings)
+        await self._write(notes)
+        await self._follow()
+
+    async def unbind(self, queue: str, bindings: Sequence[Binding]) -> None:
+        registry = await self._known(queue, "unbind")
+        notes: list[Note] = []
+        for binding in bindings:
+            there = (binding.exchange.name, binding.pattern)
+            found = registry.bindings.get(queue, {}).get(there)
+            if found is not None and found[1].until is None:
+                known, span = found
+                ends = await self._cluster.ends(self.names.bound(known, self._cluster.topics))
+                value = msgspec.json.encode(Span(span.since, ends))
+                notes.append((key_of("binding", queue, *there), value))
+        await self._write(notes)
+        await self._follow()
+
+    async def _bindings(
+        self, registry: Registry, queue: str, bindings: Iterable[Binding]
+    ) -> list[Note]:
+        """The notes of those that do not hold yet: they do from now on."""
+        notes: list[Note] = []
+        known = registry.bindings.get(queue, {})
+        for binding in bindings:
+            there = (binding.exchange.name, binding.pattern)
+            if not is_pattern(binding):
+                await self._cluster.make(self.names.event(*there))
+            if there not in known or known[there][1].until is not None:
+                since = await self._cluster.ends(self.names.bound(binding, self._cluster.topics))
+                notes.append((key_of("binding", queue, *there), msgspec.json.encode(Span(since))))
+        return notes
+
+    async def topology(self) -> Topology:
+        registry = await self._read("topology")
+        groups = {self.names.group(queue): queue for queue in sorted(registry.queues)}
+        members = await self._cluster.members(groups)
+        return Topology(
+            exchanges=tuple(registry.exchanges.values()),
+            queues=tuple(groups.values()),
+            bindings=tuple(
+                (binding, queue) for queue in groups.values() for binding in registry.bound(queue)
+            ),
+            consumers=tuple(
+                ConsumerInfo(groups[group], member)
+                for group, found in members.items()
+                for member in found
+            ),
+        )
+
+    async def delete(self, queue: str) -> None:
+        registry = await self._known(queue, "delete")
+        bindings = [key_of("binding", queue, *each) for each in registry.bindings.get(queue, {})]
+        await self._write([(each, None) for each in (*bindings, key_of("queue", queue))])
+        with suppress(QueueError):  # it has members, who will find that it is gone
+            await self._cluster.forget(self.names.group(queue))
+        tiers = (self.names.retry(queue, tier) for tier in range(len(TIERS)))
+        private = {self.names.inbox(queue), *tiers}
+        await self._cluster.remove(sorted(private & self._cluster.topics.keys()))
+        await self._follow()
+
+    # -- messages ------------------------------------------------------------------------------
+
+    async def send(
+        self, messages: Sequence[Outgoing], *, atomic: bool = False
+    ) -> Sequence[Receipt]:
+        if self.lost is not None:
+            raise self.lost.with_traceback(None)
+        if self._producing is None:
+            raise _closed()
+        receipts: list[Receipt] = [ACCEPTED] * len(messages)
+        records: list[Record] = []
+        places: list[int] = []
+        topics, now = self._cluster.topics, self.clock.now()
+        dead = self._registry.dead
+        for at, message in enumerate(messages):
+            headers = packed(message)
+            if message.queue is None and (message.exchange, message.routing_key) in dead:
+                to = dead[message.exchange, message.routing_key]
+                message = msgspec.structs.replace(message, queue=to)
+            if message.due_at is not None and message.due_at > now:
+                topic, to = self._waiting_place(message, message.due_at - now)
+                headers.append((TO, to.encode()))
+            elif message.queue is not None:
+                topic = self.names.inbox(message.queue)
+            else:
+                topic = self.names.event(message.exchange, message.routing_key)
+            if topic not in topics:
+                problem = await self._missing(topic, message)
+                topics = self._cluster.topics
+                if problem is not None:
+                    receipts[at] = Rejected(problem)
+                    continue
+            key = None if message.key is None else message.key.encode()
+            records.append((topic, message.body, key, headers))
+            places.append(at)
+        failpoint("send.before_commit")
+        errors = await self._producing.send(records) if records else {}
+        failpoint("send.after_commit")
+        for at, error in errors.items():
+            receipts[places[at]] = receipt(error, messages[places[at]])
+            if error.code() in _UNKNOWN:
+                topics.pop(records[at][0], None)
+        return receipts
+
+    def _waiting_place(self, message: Outgoing, seconds: float) -> tuple[str, str]:
+        """The topic where a delayed message waits, and where it goes from there."""
+        tier = tier_for(seconds)
+        if message.queue is not None:
+            return self.names.retry(message.queue, tier), f"q:{message.queue}"
+        return self.names.delay(tier), f"e:{message.exchange}"
+
+    async def _missing(self, topic: str, message: Outgoing) -> PublishError | None:
+        """See to a topic that we do not know; why there can be none."""
+        try:
+            if message.queue is not None:
+                await self._known(message.queue, "send")
+            await self._cluster.make(topic)
+            await self._follow()
+        except ConnectionLost:
+            raise
+        except QueueError as error:
+            return PublishError(
+                error.message, broker="kafka", queue=message.queue, message_id=message.id
+            )
+        return None
+
+    async def subscribe(self, queue: Queue, *, prefetch: int) -> KafkaSubscription:
+        await self._known(queue.name, "subscribe")
+        await self._cluster.look("subscribe")
+        subscription = self._join(queue.name, queue.name, prefetch)
+        self._subscriptions[subscription] = queue
+        try:
+            if self._forwarder is None:
+                self._forwarder = Forwarder(self)
+            await self._follow()
+        except BaseException:
+            await subscription.close()
+            raise
+        if self._watching is None:
+            self._watching = asyncio.get_running_loop().create_task(self._watch())
+        return subscription
+
+    async def inspect(self, queues: Sequence[str] | None = None) -> Sequence[QueueInfo]:
+        return await (await self._inspection("inspect")).infos(queues)
+
+    async def peek(self, queue: str, limit: int) -> Sequence[Delivery]:
+        await self._known(queue, "peek")
+        return await (await self._inspection("peek")).peek(queue, limit, self._settings)
+
+    async def purge(self, queue: str) -> int:
+        await self._known(queue, "purge")
+        return await (await self._inspection("purge")).purge(queue)
+
+    # -- what subscriptions call ---------------------------------------------------------------
+
+    def forget(self, subscription: KafkaSubscription) -> None:
+        """A subscription is closed."""
+        self._subscriptions.pop(subscription, None)
+
+    def event_of(self, exchange: str, topic: str) -> str:
+        """The event that the records of a topic are of, unless they say otherwise."""
+        return (self.names.routing_key(exchange, topic) or "") if exchange else ""
+
+    async def wait_on_tiers(self) -> KafkaSubscription:
+        """Become one of those who move on what has waited."""
+        subscription = self._join("delayed messages", FORWARDERS, AHEAD)
+        await subscription.follow(self._tiers())
+        return subscription
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _join(self, queue: str, group: str, prefetch: int) -> KafkaSubscription:
+        timeout = round(1000 * self._address.session_timeout)
+        chosen: dict[str, Any] = (
+            {"group.protocol": "consumer"}
+            if self._address.group_protocol == "consumer"
+            else {
+                "partition.assignment.strategy": "cooperative-sticky",
+                "session.timeout.ms": timeout,
+                "heartbeat.interval.ms": min(3000, timeout // 3),
+            }
+        )
+        chosen["group.id"] = self.names.group(group)
+        drain = self._address.drain_timeout
+        return KafkaSubscription(self, queue, prefetch, {**self._settings, **chosen}, drain)
+
+    def _tiers(self) -> dict[str, Reach]:
+        """The topics of delayed messages that are ours to move on."""
+        queues = {queue.name for queue in self._subscriptions.values()}
+        names = [
+            name
+            for tier in range(len(TIERS))
+            for name in (self.names.delay(tier), *(self.names.retry(each, tier) for each in queues))
+        ]
+        return {name: Reach() for name in names if name in self._cluster.topics}
+
+    async def _follow(self) -> None:
+        """Tell every subscription which topics there are now."""
+        if not self._subscriptions:
+            return
+        registry = await self._read("subscribe")
+        for subscription, queue in tuple(self._subscriptions.items()):
+            await subscription.follow(registry.topics(queue.name, self._cluster.topics))
+        if self._forwarder is not None:
+            await self._forwarder.follow(self._tiers())
+
+    async def _watch(self) -> None:
+        """Notice topics and bindings that others make."""
+        while self.lost is None:
+            await asyncio.sleep(self._address.refresh)
+            try:
+                await self._cluster.look("refresh")
+                await self._follow()
+            except QueueError as error:
+                log.debug("kafka: no news of topics: %s", error)
+
+    async def _inspection(self, operation: str) -> Inspection:
+        registry = await self._read(operation)
+        await self._cluster.look(operation)
+        return Inspection(self._cluster, self.names, registry)
+
+    async def _known(self, queue: str, operation: str) -> Registry:
+        registry = await self._read(operation)
+        if queue not in registry.queues:
+            raise no_queue(queue, operation)
+        return registry
+
+    async def _read(self, operation: str) -> Registry:
+        """Which exchanges, queues and bindings there are now."""
+        await self._cluster.make(self.names.topology, 1, **{"cleanup.policy": "compact"})
+        if self._reader is None:
+            raise _closed()
+        self._registry = await self._cluster.call(operation, self._reader.read)
+        return self._registry
+
+    async def _write(self, notes: Sequence[Note]) -> None:
+        if not notes:
+            return
+        if self._producing is None:
+            raise _closed()
+        topic = self.names.topology
+        failpoint("declare.before_commit")
+        errors = await self._producing.send([(topic, value, key, []) for key, value in notes])
+        failpoint("declare.after_commit")
+        for error in errors.values():
+            raise failure(error, "declare")
+        await self._read("declare")
+
+    @property
+    def _cluster(self) -> Cluster:
+        if self._there is None:
+            raise _closed()
+        return self._there
+
+
+def _new_exchanges(registry: Registry, exchanges: Iterable[Exchange]) -> list[Note]:
+    """The notes of those that are not known; raises for one that is known as another."""
+    notes: list[Note] = []
+    for exchange in dict.fromkeys(exchanges):
+        registry.check(exchange)
+        if exchange.name not in registry.exchanges:
+            notes.append(described(exchange))
+    return notes
+
+
+def _closed() -> ConnectionLost:
+    return ConnectionLost("the connection is closed", broker="kafka", operation="connection")

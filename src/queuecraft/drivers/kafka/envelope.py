@@ -1,0 +1,173 @@
+"""A message as a record of Kafka; and what others have put there, which is a message as well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
+
+from queuecraft.codec.headers import (
+    CONTENT_ENCODING,
+    CONTENT_TYPE,
+    CORRELATION_ID,
+    DUE_AT,
+    EVENT,
+    EXPIRES_AT,
+    ID,
+    PUBLISHED_AT,
+    REPLY_TO,
+)
+from queuecraft.drivers.base import NO_HEADERS, Outgoing
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+TO: Final = "x-to"
+"""Where a delayed record goes when it is due: `q` and a queue, or `e` and an exchange."""
+PRIORITY: Final = "x-priority"
+TYPES: Final = "x-types"
+"""Of headers that are no text, what they are: Kafka knows only bytes."""
+
+_LATEST: Final = 253402300799_000  # ms: the end of the year 9999
+_types: Final = msgspec.json.Decoder(dict[str, str])
+Header: TypeAlias = tuple[str, str | bytes | None]
+
+
+def packed(message: Outgoing) -> list[Header]:
+    """The headers of a record; its key and its value are the message's own.
+
+    >>> packed(Outgoing(b"{}", "m-1", "events", "order.placed", content_type="application/json"))
+    [('x-id', b'm-1'), ('x-event', b'order.placed'), ('content-type', b'application/json')]
+    """
+    headers: list[Header] = [(ID, message.id.encode()), (EVENT, message.routing_key.encode())]
+    if message.timestamp is not None:
+        headers.append((PUBLISHED_AT, b"%d" % round(message.timestamp * 1000)))
+    if message.content_type is not None:
+        headers.append((CONTENT_TYPE, message.content_type.encode()))
+    if message.content_encoding is not None:
+        headers.append((CONTENT_ENCODING, message.content_encoding.encode()))
+    if message.due_at is not None:
+        headers.append((DUE_AT, b"%d" % round(message.due_at * 1000)))
+    if message.expires_at is not None:
+        headers.append((EXPIRES_AT, b"%d" % round(message.expires_at * 1000)))
+    if message.correlation_id is not None:
+        headers.append((CORRELATION_ID, message.correlation_id.encode()))
+    if message.reply_to is not None:
+        headers.append((REPLY_TO, message.reply_to.encode()))
+    if message.priority:
+        headers.append((PRIORITY, b"%d" % message.priority))
+    if message.headers:
+        _add(headers, message.headers)
+    return headers
+
+
+def _add(headers: list[Header], given: Mapping[str, Any]) -> None:
+    types: dict[str, str] = {}
+    for name, value in given.items():
+        if isinstance(value, str):
+            headers.append((name, value.encode()))
+        elif value is None:
+            headers.append((name, None))
+        elif isinstance(value, bytes):
+            headers.append((name, value))
+            types[name] = "bytes"
+        else:
+            headers.append((name, msgspec.json.encode(value)))
+            types[name] = "json"
+    if types:
+        headers.append((TYPES, msgspec.json.encode(types)))
+
+
+def message_of(record: Message, exchange: str = "", routing_key: str = "") -> Outgoing:
+    """The message of a record; what its headers leave out is as the topic says."""
+    given = record.headers()
+    key = record.key()
+    name = None if key is None else _text(key)
+    body = record.value() or b""
+    if not given:
+        return Outgoing(
+            body,
+            f"{record.topic()}-{record.partition()}-{record.offset()}",
+            exchange,
+            routing_key,
+            _stamp(record),
+            key=name,
+        )
+    headers: dict[str, Any] = dict(given)
+    id = headers.pop(ID, None)
+    event = headers.pop(EVENT, None)
+    published = _seconds(headers.pop(PUBLISHED_AT, None))
+    kind = headers.pop(CONTENT_TYPE, None)
+    message = Outgoing(
+        body,
+        _text(id) if id else f"{record.topic()}-{record.partition()}-{record.offset()}",
+        exchange,
+        _text(event) if event else routing_key,
+        _stamp(record) if published is None and not id else published,
+        None if kind is None else _text(kind),
+        None,
+        name,
+    )
+    return _with_more(message, headers) if headers else message  # as most have none
+
+
+def _with_more(message: Outgoing, headers: dict[str, Any]) -> Outgoing:
+    """The same with what only some messages have."""
+    encoding = headers.pop(CONTENT_ENCODING, None)
+    correlation = headers.pop(CORRELATION_ID, None)
+    reply = headers.pop(REPLY_TO, None)
+    priority = headers.pop(PRIORITY, None)
+    due, expires = _seconds(headers.pop(DUE_AT, None)), _seconds(headers.pop(EXPIRES_AT, None))
+    types = headers.pop(TYPES, None)
+    return msgspec.structs.replace(
+        message,
+        content_encoding=None if encoding is None else _text(encoding),
+        headers=_typed(headers, types) if headers else NO_HEADERS,
+        due_at=due,
+        expires_at=expires,
+        priority=int(priority) if priority and priority.isdigit() and len(priority) < 4 else 0,
+        correlation_id=None if correlation is None else _text(correlation),
+        reply_to=None if reply is None else _text(reply),
+    )
+
+
+def _typed(headers: dict[str, bytes | None], types: bytes | None) -> dict[str, Any]:
+    known: Mapping[str, str] = {}
+    if types:
+        try:
+            known = _types.decode(types)
+        except (msgspec.MsgspecError, ValueError):
+            pass  # somebody else's
+    typed: dict[str, Any] = {}
+    for name, value in headers.items():
+        kind = known.get(name)
+        if value is None or kind == "bytes":
+            typed[name] = value
+        elif kind == "json":
+            try:
+                typed[name] = msgspec.json.decode(value)
+            except (msgspec.MsgspecError, ValueError):
+                typed[name] = value
+        else:
+            try:
+                typed[name] = value.decode()
+            except UnicodeDecodeError:
+                typed[name] = value
+    return typed
+
+
+def _text(value: bytes | str) -> str:
+    """Bytes that should be text, whatever they are."""
+    return value if isinstance(value, str) else value.decode("utf-8", "backslashreplace")
+
+
+def _seconds(value: bytes | None) -> float | None:
+    if value and value.isdigit() and len(value) < 16 and (number := int(value)) <= _LATEST:
+        return number / 1000
+    return None
+
+
+def _stamp(record: Message) -> float | None:
+    kind, stamp = record.timestamp()
+    return stamp / 1000 if kind and 0 <= stamp <= _LATEST else None
