@@ -235,7 +235,6 @@ def test_what_is_no_url_is_refused_with_an_example_and_not_shown(url: Any) -> No
     ("url", "reason"),
     [
         ("nosuch://user:s3cret@host", "no known broker; use one of .*local://"),
-        ("kafka://user:s3cret@host", "no driver for 'kafka://' yet; use one of .*local://"),
         ("user:s3cret@host://", "no scheme; expected a URL such as 'local://'"),
         ("://user:s3cret@host", "no scheme; expected a URL such as 'local://'"),
         ("user s3cret://host", "no scheme; expected a URL such as 'local://'"),

@@ -9,7 +9,6 @@ from typing import TypeAlias
 
 from queuecraft.drivers.base import Driver
 from queuecraft.drivers.target import Target
-from queuecraft.model.address import TYPES
 from queuecraft.model.errors import ConfigError
 from queuecraft.model.masking import SCHEME
 
@@ -67,11 +66,6 @@ class Drivers:
 
     def _refusal(self, scheme: str) -> str:
         known = ", ".join(f"{name}://" for name in sorted(self._factories))
-        if any(scheme.lower() in broker.schemes for broker in TYPES.values()):
-            return (
-                f"this version has no driver for '{scheme.lower()}://' yet; use one of {known}, or "
-                "bring your own: Drivers().add"
-            )
         # Shown only if it is a scheme: anything else may hold a password.
         what = f"'{scheme}://'" if SCHEME.fullmatch(scheme) else "the url"
         return f"{what} is no known broker; use one of {known}"
