@@ -96,7 +96,7 @@ def comes_back_from(spark: SparkSession, name: str, before: Lake, after: Lake, p
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("point", ["ingest.after_write", "ingest.before_gold"])
+@pytest.mark.parametrize("point", ["ingest.after_write"])
 def test_a_killed_ingest_leaves_no_trace(
     spark: SparkSession, fresh: Lake, ingested: Lake, tmp_path: Path, point: str
 ) -> None:
