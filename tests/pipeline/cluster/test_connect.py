@@ -13,6 +13,7 @@ import pytest
 from tests.pipeline.cluster.connect import connect_server
 from tests.pipeline.cluster.standalone import Cluster, run
 from tests.pipeline.cluster.twins import ingested_here, same_tables, small_lake
+from tests.pipeline.replay.scene import archive, captured
 from tests.pipeline.source.queues import declared, waiting
 
 if TYPE_CHECKING:
@@ -80,6 +81,28 @@ def test_executors_behind_a_server_write_to_a_queue(
     assert sent == "waiting 20"
     assert "has a session on a Spark Connect server already" in others[0]
     assert sorted(each.payload["n"] for each in waiting(url, "billing")) == list(range(20))
+
+
+def test_a_replay_is_sent_by_executors_behind_a_server(
+    server: str, shop: Callable[[str], None], shop_file: Path, redis_url: str, tmp_path: Path
+) -> None:
+    url = f"{redis_url}&mode=list"
+    declared(url, "billing")
+    shop(url)
+    archive(tmp_path / "lake", [captured(n, key=f"k-{n % 3}") for n in range(60)])
+    asked = ("--to", "billing", "--connection", "shop", "--canary", "10", "--chunk", "20")
+    told = run(
+        *("env", f"QUEUECRAFT_CONNECTION_SHOP_CONFIG={shop_file}"),
+        *(sys.executable, "-m", "queuecraft", "lake", "replay", str(tmp_path / "lake"), *asked),
+        *("--no-ingest", "--yes", "--remote", server),
+        folder=tmp_path,
+    )
+    assert told.returncode == 0, told.stderr[-4000:]
+    found = waiting(url, "billing")
+    assert sorted(each.payload["n"] for each in found) == list(range(60))
+    for key in ("k-0", "k-1", "k-2"):
+        numbers = [each.payload["n"] for each in found if each.key == key]
+        assert numbers == sorted(numbers)
 
 
 def test_a_lake_that_the_server_does_not_have_is_told_in_a_sentence(
