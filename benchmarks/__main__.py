@@ -16,6 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.file import GROUP as FILE
 from benchmarks.harness import Case, Group, LoopFactory, Plan, RunFailed, Skipped, measure
 from benchmarks.journal import GROUP as JOURNAL
+from benchmarks.kafka import CONSUMING as KAFKA_CONSUMING
+from benchmarks.kafka import PUBLISHING as KAFKA_PUBLISHING
 from benchmarks.memory import GROUP as MEMORY
 from benchmarks.rabbitmq import CONSUMING as RABBITMQ_CONSUMING
 from benchmarks.rabbitmq import PUBLISHING as RABBITMQ_PUBLISHING
@@ -26,8 +28,9 @@ from tests.brokers.installation import Unavailable
 
 ON_RABBITMQ = (RABBITMQ_PUBLISHING, RABBITMQ_CONSUMING)
 ON_REDIS = (REDIS_PUBLISHING, REDIS_CONSUMING)
+ON_KAFKA = (KAFKA_PUBLISHING, KAFKA_CONSUMING)
 GROUPS: dict[str, Group] = {
-    group.name: group for group in (MEMORY, FILE, JOURNAL, *ON_RABBITMQ, *ON_REDIS)
+    group.name: group for group in (MEMORY, FILE, JOURNAL, *ON_RABBITMQ, *ON_REDIS, *ON_KAFKA)
 }
 
 
@@ -58,6 +61,10 @@ def broker_of(group: Group) -> AbstractContextManager[None] | None:
         from benchmarks.redis.broker import serving as serving_redis
 
         return serving_redis()
+    if group in ON_KAFKA:
+        from benchmarks.kafka.broker import serving as serving_kafka
+
+        return serving_kafka()
     return None
 
 
@@ -129,7 +136,7 @@ def main(
         its = one.plan(plan)
         try:
             with ExitStack() as stack:
-                if (broker := broker_of(one)) is not None:
+                if cases and (broker := broker_of(one)) is not None:
                     stack.enter_context(broker)
                 runs = len(cases) * (its.rounds + 1)
                 on_run = stack.enter_context(progress_bar(console, runs))

@@ -153,9 +153,7 @@ def test_killed_at_any_moment_it_goes_on(
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
             time.sleep(chance.random() * 1.5)
-            assert child.poll() is None, (
-                f"done before death number {number + 1}"
-            )
+            assert child.poll() is None, f"done before death number {number + 1}"
             child.kill()
         assert progress_of(lake, replay_id).chunks_done >= done
     assert progress_of(lake, replay_id).chunks_done > 0

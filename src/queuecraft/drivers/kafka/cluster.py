@@ -134,7 +134,7 @@ class Cluster:
             return {}
 
         def asked(spec: Any) -> dict[Spot, int]:
-            wanted: dict[TopicPartition, OffsetSpec] = dict.fromkeys(spots, spec)
+            wanted: dict[TopicPartition, OffsetSpec] = {spot: spec for spot in spots}  # noqa: C420
             futures = self._admin.list_offsets(wanted, request_timeout=WITHIN)
             return {
                 (each.topic, each.partition): _answer(future).offset
@@ -189,7 +189,7 @@ class Cluster:
 
     async def members(self, groups: Iterable[str]) -> dict[str, list[str]]:
         """Who is in each of these groups."""
-        wanted = list(groups)
+        wanted = list(dict.fromkeys(groups))  # Kafka refuses to be asked twice for one
 
         def asked() -> dict[str, list[str]]:
             found: dict[str, list[str]] = {}

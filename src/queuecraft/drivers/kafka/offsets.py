@@ -55,8 +55,9 @@ class Progress:
     def finish(self, offsets: Iterable[int]) -> bool:
         """These need not come again; whether the mark has moved."""
         before = self.mark
-        self._held.difference_update(offsets)
-        self._finished.update(offset for offset in offsets if offset >= before)
+        ended = set(offsets)
+        self._held -= ended
+        self._finished.update(offset for offset in ended if offset >= before)
         self._advance()
         return self.mark != before
 
@@ -73,7 +74,8 @@ class Progress:
     def note(self) -> str:
         """What is finished above the mark, as a text for `noted`. If that is too long, the highest
         are left out: they will be run again if this process dies."""
-        finished = sorted(self._finished)
+        # Holes may be of any size, and a note has a bit for each offset.
+        finished = sorted(each for each in self._finished if each < self.mark + _REACH)
         while finished:
             text = _written(self.mark, finished)
             if len(text) <= MAX_NOTE:

@@ -19,9 +19,17 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from queuecraft.drivers.base import ConnectionLost, Delivery, Outgoing, Receipt, Subscription
+from queuecraft.drivers.base import (
+    ConnectionLost,
+    Delivery,
+    Move,
+    Outgoing,
+    Receipt,
+    Subscription,
+)
 from queuecraft.drivers.kafka.envelope import message_of
 from queuecraft.drivers.kafka.offsets import Progress, noted
+from queuecraft.drivers.kafka.origin import traced
 from queuecraft.drivers.kafka.refusals import failure
 from queuecraft.drivers.kafka.topology import Reach
 from queuecraft.failpoints import failpoint
@@ -34,7 +42,7 @@ log: Final = logging.getLogger("queuecraft")
 SLICE: Final = 0.1  # seconds after which a thread that waits looks whether it is still wanted
 IDLE: Final = 0.5  # seconds without `receive` after which we tell Kafka that we are still here
 MOST_AHEAD: Final = 20_000  # records of a partition taken while an older one is not finished
-JOINED_WITHIN: Final = 3.0  # seconds to become a member, for one who wants to leave
+JOINED_WITHIN: Final = 3.0  # seconds to become a member, for one who wants records or to leave
 AGAIN: Final = 0.2  # seconds until a commit that failed is tried again
 
 
@@ -68,8 +76,9 @@ class Place:
 
 
 class KafkaSubscription(Subscription):
-    """One member of a group. Kafka is spoken to in two threads: one polls, the other commits; what
-    both and the loop use is guarded by one lock, for moments only."""
+    """One member of a group. Kafka is spoken to in one thread, so that whoever commits or subscribes
+    never has to wait for another who polls. What that thread and the loop use is guarded by one
+    lock, for moments only."""
 
     def __init__(
         self,
@@ -87,15 +96,16 @@ class KafkaSubscription(Subscription):
         self._changed = Condition()  # guards all places
         self._places: dict[tuple[str, int], Place] = {}
         self._reaches: dict[str, Reach] = {}
+        self._topics: list[str] | None = None  # to follow, which Kafka has not been told yet
         self._held: dict[Delivery, None] = {}
         self._ready: list[tuple[Place, int, Outgoing]] = []
         self._dirty: set[Place] = set()
         self._polling = ThreadPoolExecutor(1, "queuecraft-kafka-poll")
-        self._committing = ThreadPoolExecutor(1, "queuecraft-kafka-commit")
         self._fetching: asyncio.Future[None] | None = None
         self._commit: asyncio.Task[None] | None = None
         self._keeping: asyncio.TimerHandle | None = None
         self._asked = monotonic()  # when somebody last wanted records
+        self._again = 0.0  # when a commit that failed may be tried again
         self._paused = False
         self._joining = False  # the group does not know us yet, or we not what it knows
         self._closing = False
@@ -108,6 +118,7 @@ class KafkaSubscription(Subscription):
                 "auto.offset.reset": "earliest",
                 "queued.min.messages": 10_000,
                 "fetch.error.backoff.ms": 50,
+                "fetch.queue.backoff.ms": 5,  # a second by default, when enough has been fetched
                 "error_cb": self._on_error,
             }
         )
@@ -122,12 +133,17 @@ class KafkaSubscription(Subscription):
             before, self._reaches = set(self._reaches), dict(reaches)
             for place in self._places.values():
                 place.reach = reaches.get(place.topic, place.reach)
-        if before != set(reaches):
-            await self._loop.run_in_executor(self._committing, self._subscribe, sorted(reaches))
+            if before != set(reaches):
+                self._topics = sorted(reaches)
         if self._keeping is None:
             self._keep_alive()
 
-    def _subscribe(self, topics: list[str]) -> None:
+    def _subscribe(self) -> None:
+        """Tell Kafka which topics we follow, if they are others."""
+        with self._changed:
+            topics, self._topics = self._topics, None
+        if topics is None:
+            return
         if not topics:
             self._consumer.unsubscribe()
             return
@@ -140,6 +156,7 @@ class KafkaSubscription(Subscription):
 
     async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
         deadline = self._loop.time() + wait
+        patience = self._loop.time() + (JOINED_WITHIN if wait > 0 else 0)
         while True:
             self._check()
             if self._ready and (taken := self._hand_over(limit)):
@@ -152,10 +169,14 @@ class KafkaSubscription(Subscription):
                     return []
                 await asyncio.sleep(min(left, SLICE / 10))
                 continue
+            joining = self._joining or self._topics is not None
             if self._fetching is None:
                 self._fetch(room, max(0.0, left))
             if self._fetching is not None:
                 await asyncio.wait([self._fetching], timeout=max(0.001, left))
+            if joining and self._loop.time() < patience:
+                # Until the group has given us our share, nothing says that there is nothing.
+                deadline = self._loop.time() + wait
             if self._loop.time() >= deadline and not self._ready:
                 self._check()
                 return []
@@ -200,6 +221,9 @@ class KafkaSubscription(Subscription):
     async def send(self, messages: Sequence[Outgoing]) -> Sequence[Receipt]:
         return await self._driver.send(messages)
 
+    async def move(self, moves: Sequence[Move]) -> Sequence[Receipt]:
+        return await super().move([traced(each) for each in moves])
+
     async def close(self) -> None:
         if self._closing:
             return
@@ -217,7 +241,6 @@ class KafkaSubscription(Subscription):
         self._ready.clear()
         await self._loop.run_in_executor(self._polling, self._leave)
         self._polling.shutdown(wait=False)
-        self._committing.shutdown(wait=False)
 
     # -- handing over --------------------------------------------------------------------------
 
@@ -275,8 +298,12 @@ class KafkaSubscription(Subscription):
             self._paused = False
             self._go_on(self._places.values())
         while not self._closing:
+            self._subscribe()
+            self._flush()
             left = deadline - monotonic()
-            record = consumer.poll(min(SLICE, left) if left > 0 else 0)
+            # What is being handled is acked soon, and should not wait to be committed.
+            pause = SLICE / 5 if self._held else SLICE
+            record = consumer.poll(min(pause, left) if left > 0 else 0)
             if record is not None:
                 records = [record]
                 if limit > 1:
@@ -344,6 +371,8 @@ class KafkaSubscription(Subscription):
         if not self._paused and ours:
             self._consumer.pause(ours)
         self._paused = True
+        self._subscribe()
+        self._flush()
         record = self._consumer.poll(0)
         return self._take([record]) if record is not None else []
 
@@ -441,20 +470,29 @@ class KafkaSubscription(Subscription):
             self._commit = self._loop.create_task(self._commit_all())
 
     async def _commit_all(self) -> None:
+        """See that it is done, also while nobody wants records."""
         try:
-            while self._dirty and self._driver.lost is None:
-                with self._changed:
-                    places = [place for place in self._dirty if not place.gone]
-                    self._dirty.clear()
-                try:
-                    await self._loop.run_in_executor(self._committing, self._say, places)
-                except KafkaException:
-                    self._dirty.update(place for place in places if not place.gone)
-                    if self._closing:
-                        return
+            while self._dirty and self._driver.lost is None and not self._closing:
+                await self._loop.run_in_executor(self._polling, self._flush)
+                if monotonic() < self._again:
                     await asyncio.sleep(AGAIN)
         finally:
             self._commit = None
+
+    def _flush(self) -> None:
+        """Commit what has changed; what cannot be committed now is tried again a little later."""
+        if not self._dirty or monotonic() < self._again:
+            return
+        with self._changed:
+            places = [place for place in self._dirty if not place.gone]
+            self._dirty.clear()
+        try:
+            self._say(places)
+        except KafkaException as error:
+            log.debug("kafka: %s: could not commit yet: %s", self.queue, error)
+            self._again = monotonic() + AGAIN
+            with self._changed:
+                self._dirty.update(place for place in places if not place.gone)
 
     def _say(self, places: Iterable[Place]) -> None:
         """Commit how far we are; not in the loop."""
@@ -466,7 +504,7 @@ class KafkaSubscription(Subscription):
                     each.topic, each.partition, each.progress.mark, metadata=each.progress.note()
                 )
                 for each in places
-                if each.progress.mark >= 0
+                if each.progress.mark >= 0 and not each.gone
             ]
             for each in places:
                 if each.ahead and each.progress.gap < MOST_AHEAD // 2:
