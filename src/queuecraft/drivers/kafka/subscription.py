@@ -76,7 +76,7 @@ class Place:
 
 
 class KafkaSubscription(Subscription):
-    """One member of a group. Kafka is spoken to in one thread, so that whoever commits or subscribes
+    """One member of a group. Kafka is spoken to in one thread, so that who commits or subscribes
     never has to wait for another who polls. What that thread and the loop use is guarded by one
     lock, for moments only."""
 
