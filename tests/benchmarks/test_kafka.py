@@ -17,6 +17,8 @@ from queuecraft import QueueCraft
 from tests.brokers.installation import Unavailable
 from tests.brokers.kafka import Kafka
 
+pytestmark = pytest.mark.faults  # for the time it takes
+
 HALVES = (PUBLISHING, CONSUMING)
 
 

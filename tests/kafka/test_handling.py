@@ -192,3 +192,18 @@ async def test_two_processes_share_a_queue_and_each_message_is_handled_once(url:
         await until(both, bool)
         await until(lambda: one.admin.inspect("billing"), lambda info: not info.ready)
     assert sorted(seen.ids()) == sorted(ids)
+
+
+async def test_a_purged_queue_forgets_events_that_others_still_get(url: str) -> None:
+    seen = Ledger()
+    async with QueueCraft(url) as qc:
+        await qc.admin.declare("billing", "order.*")
+        await qc.admin.declare("audit", "order.*")
+        await qc.publish_many(order_placed, [Order("o-1"), Order("o-2")])
+        assert await qc.admin.purge("billing") == 2
+        assert [(await qc.admin.inspect(each)).ready for each in ("billing", "audit")] == [0, 2]
+        await qc.publish(order_placed, Order("o-3"))
+        billing = qc.worker("billing").on("order.*", seen.recording("billing"))
+        async with running(billing):
+            await seen.wait_for(timeout=PATIENCE, billing=1)
+    assert [each["id"] for each in seen.payloads("billing")] == ["o-3"]

@@ -45,7 +45,21 @@ order_placed = Event("order.placed", Order)
 
 
 async def test_the_embedded_queue(spark: SparkSession, tmp_path: Path) -> None:
-    await _lake_tells_what_was_done(spark, f"local://{tmp_path / 'queue.db'}", tmp_path)
+    url = f"local://{tmp_path / 'queue.db'}"
+    await _lake_tells_what_was_done(spark, url, tmp_path)
+    await _lake_tells_of_second_lives(spark, url, tmp_path)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(180)
+async def test_second_lives_on_brokers(
+    spark: SparkSession, rabbitmq_url: str, redis_url: str, tmp_path: Path
+) -> None:
+    for url in (rabbitmq_url, f"{redis_url}&mode=stream"):
+        folder = tmp_path / url.partition(":")[0]
+        await _work(url, Lake.at(folder / "lake"))
+        ingest(spark, Lake.at(folder / "lake"))
+        await _lake_tells_of_second_lives(spark, url, folder)
 
 
 async def test_rabbitmq(spark: SparkSession, rabbitmq_url: str, tmp_path: Path) -> None:
@@ -63,6 +77,10 @@ async def _lake_tells_what_was_done(spark: SparkSession, url: str, folder: Path)
         _tables_are_whole(spark, lake, ids)
         _figures_are_right(spark, lake)
         _triage_is_right(spark, lake, ids)
+
+
+async def _lake_tells_of_second_lives(spark: SparkSession, url: str, folder: Path) -> None:
+    lake = Lake.at(folder / "lake")
     await _redrive(url, lake)
     with for_small_data(spark):
         _second_lives_are_told(spark, lake)

@@ -50,6 +50,7 @@ print("rows", done.rows, "sent", failed.count())
 """
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(180)
 def test_executors_write_to_a_queue_that_only_they_know_the_way_to(
     cluster: Cluster, shop: Callable[[str], None], redis_url: str, tmp_path: Path
