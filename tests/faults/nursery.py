@@ -108,6 +108,7 @@ class Nursery:
             news = msgspec.json.decode(line, type=News)
             if news.status is None:
                 born = news.pid
+                self._ended.pop(born, None)  # of an earlier one: the numbers come round again
             else:
                 self._ended[news.pid] = news.status
         return born
