@@ -101,6 +101,10 @@ def test_no_payload_and_an_empty_one_are_told_apart(lake: Lake) -> None:
     assert [row["payload"] for row in rows(lake)] == [None, b""]
 
 
+def many(ids: bytes, sizes: bytes) -> bytes:
+    return b'{"kind":"published","at":1.0,"each":{"message_id":%b,"size":%b}}' % (ids, sizes)
+
+
 BAD = {
     "not JSON": b"{oops",
     "not an object": b"[1,2]",
@@ -117,6 +121,8 @@ BAD = {
     "half a character": b'{"kind":"published","at":1.0,"event":"\\ud83d"}',
     "zeros": b"\0" * 40,
     "too deep": b'{"kind":' + b"[" * 100_000,
+    "many, and not as many sizes": many(b'["m-3","m-4"]', b"[1]"),
+    "many, and no ids": b'{"kind":"published","at":1.0,"each":{"size":[1]}}',
 }
 
 
@@ -140,6 +146,42 @@ def test_many_bad_lines_among_good_ones(lake: Lake) -> None:
     found = rows(lake)
     assert [row["kind"] == "unreadable" for row in found] == [n % 3 == 0 for n in range(999)]
     assert len({row["message_id"] for row in found}) == 999
+
+
+def test_a_line_of_many_is_as_many_rows(lake: Lake) -> None:
+    lines = [
+        line("m-1"),
+        b'{"kind":"delivered","at":1.5,"queue":"billing","key":"k","outcome":"succeeded",'
+        b'"service":"shop","each":{"message_id":["m-2","m-3"],"size":[7,9],'
+        b'"duration":[0.5,0.25],"published_at":[1.0,null]}}\n',
+        many(b'["m-4"]', b"[1]") + b"\n",
+        many(b"[]", b"[]") + b"\n",
+    ]
+    spool(lake, "a.jsonl", *lines)
+    assert convert(lake) == Converted(segments=1, rows=4)
+    _, two, three, four = rows(lake)
+    for row, name, size, duration in ((two, "m-2", 7, 0.5), (three, "m-3", 9, 0.25)):
+        assert (row["message_id"], row["size"], row["duration"]) == (name, size, duration)
+        assert (row["queue"], row["key"], row["service"]) == ("billing", "k", "shop")
+        assert (row["kind"], row["outcome"], row["at"].timestamp()) == (
+            "delivered",
+            "succeeded",
+            1.5,
+        )
+    assert two["published_at"].timestamp() == 1.0
+    assert three["published_at"] is None
+    assert (four["message_id"], four["kind"], four["size"]) == ("m-4", "published", 1)
+
+
+def test_a_row_that_fits_no_column_spoils_only_itself_on_a_line_of_many(lake: Lake) -> None:
+    lines = [line("m-1"), many(b'["m-2","m-3","m-4"]', b"[7,%d,9]" % 2**63) + b"\n", line("m-5")]
+    spool(lake, "a.jsonl", *lines)
+    assert convert(lake) == Converted(segments=1, rows=5, unreadable=1)
+    bad = f"a.jsonl:{len(lines[0])}:1"
+    assert ids(lake) == ["m-1", "m-2", bad, "m-4", "m-5"]
+    kept = rows(lake)[2]
+    assert json.loads(kept["payload"])["message_id"] == "m-3"
+    assert (kept["kind"], kept["size"]) == ("unreadable", len(kept["payload"]))
 
 
 def test_empty_lines_and_empty_spools_are_nothing(lake: Lake) -> None:
@@ -241,9 +283,12 @@ def test_large_spools_make_segments_of_their_own(
     assert ids(lake) == [f"{name}-{n}" for name in "abc" for n in range(20)]
 
 
-def test_a_spool_is_read_piece_by_piece(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limit", [("BATCH", 300), ("MOST", 3)])
+def test_a_spool_is_read_piece_by_piece(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, limit: tuple[str, int]
+) -> None:
     monkeypatch.setattr(reading, "_PIECE", 100)
-    monkeypatch.setattr(reading, "BATCH", 300)
+    monkeypatch.setattr(reading, *limit)
     long = line("long", payload="x" * 1000)
     lines = [line(f"m-{n}") for n in range(50)]
     spool(lake, "a.jsonl", *lines, long, *lines, b"?\n")

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
 
+from queuecraft.observers.journal.line import Line
 from queuecraft.observers.journal.row import VERSION, Row
 from queuecraft.pipeline.columns import LATEST, Entry, fitting_batch_of
 
 BATCH: Final = 8 << 20  # bytes of lines in one batch, about
+MOST: Final = 1 << 15  # rows in one batch, about
 _PIECE: Final = 1 << 20  # bytes read at once
 
-_decoder: Final = msgspec.json.Decoder(Row)
+_decoder: Final = msgspec.json.Decoder(Line)
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
@@ -27,7 +29,7 @@ class Piece(NamedTuple):
     at: float  # when the spool was last written to
     offset: int
     lines: bytes
-    entries: list[Entry]  # one for each line that is not blank
+    entries: list[Entry]  # of all lines that are not blank
 
     def texts(self) -> Iterator[tuple[int, bytes]]:
         """Where each line that is not blank starts in the spool, and what is on it."""
@@ -39,6 +41,14 @@ class Piece(NamedTuple):
             start = end
 
 
+class Origin(NamedTuple):
+    """What one entry was made of: a line, or one row of a line of many."""
+
+    piece: Piece
+    place: str
+    text: bytes
+
+
 class Reading:
     """Spools read one after the other, in bounded memory. Small ones share a batch."""
 
@@ -47,6 +57,7 @@ class Reading:
         self.torn = 0
         self._pieces: list[Piece] = []
         self._size = 0
+        self._rows = 0
 
     def of(self, path: Path, *, torn: bool) -> Iterator[pa.RecordBatch]:
         """What a spool adds, whenever there is enough for a batch. With `torn`, a last line that
@@ -83,47 +94,66 @@ class Reading:
     def _add(self, spool: str, at: float, offset: int, lines: bytes) -> Iterator[pa.RecordBatch]:
         piece = Piece(spool, at, offset, lines, [])
         try:
-            rows = _decoder.decode_lines(lines)
-            if len(rows) != lines.count(b"\n") or not all(map(_is_known, rows)):
+            found = _decoder.decode_lines(lines)
+            if len(found) != lines.count(b"\n") or not all(map(_is_known, found)):
                 raise ValueError("not a row on every line")
-            piece.entries.extend((row, _payload(row)) for row in rows)
+            piece.entries.extend([entry for line in found for entry in _entries(line)])
         except _UNREADABLE:
-            piece.entries[:] = [self._entry(piece, *each) for each in piece.texts()]
+            piece.entries[:] = [
+                entry for each in piece.texts() for entry in self._entries(piece, *each)
+            ]
         self._pieces.append(piece)
         self._size += len(lines)
-        if self._size >= BATCH:
+        self._rows += len(piece.entries)
+        if self._size >= BATCH or self._rows >= MOST:
             yield self._batch()
 
     def _batch(self) -> pa.RecordBatch:
-        pieces, self._pieces, self._size = self._pieces, [], 0
-
-        lines: list[tuple[Piece, int, bytes]] = []  # looked for only if one does not fit
+        pieces, self._pieces, self._size, self._rows = self._pieces, [], 0, 0
+        origins: list[Origin] = []  # looked for only if an entry does not fit
 
         def unfit(number: int, why: str) -> Entry:
-            if not lines:
-                lines.extend((piece, *each) for piece in pieces for each in piece.texts())
+            if not origins:
+                origins.extend(origin for piece in pieces for origin in _origins(piece))
             self.unreadable += 1
-            return _unreadable(*lines[number], why)
+            return _unreadable(origins[number], why)
 
         return fitting_batch_of([entry for piece in pieces for entry in piece.entries], unfit)
 
-    def _entry(self, piece: Piece, offset: int, text: bytes) -> Entry:
-        entry = _read(text)
-        if isinstance(entry, str):
+    def _entries(self, piece: Piece, offset: int, text: bytes) -> Sequence[Entry]:
+        found = _read(text)
+        if isinstance(found, str):
             self.unreadable += 1
-            return _unreadable(piece, offset, text, entry)
-        return entry
+            return [_unreadable(Origin(piece, str(offset), text), found)]
+        return found
 
 
-def _read(line: bytes) -> Entry | str:
-    """A line as a row; or why it is none."""
+def _read(line: bytes) -> Sequence[Entry] | str:
+    """A line as rows; or why it has none."""
     try:
         row = _decoder.decode(line)
         if not _is_known(row):
             return f"version {row.version} of the columns; this is version {VERSION}"
-        return row, _payload(row)
+        return _entries(row)
     except _UNREADABLE as error:
         return str(error)
+
+
+def _entries(line: Line) -> Sequence[Entry]:
+    if line.each is None:
+        return ((line, _payload(line)),)
+    return [(row, _payload(row)) for row in line.rows()]
+
+
+def _origins(piece: Piece) -> Iterator[Origin]:
+    """Where each entry of a piece is from."""
+    for offset, text in piece.texts():
+        found = _read(text)
+        if isinstance(found, str) or len(found) == 1:
+            yield Origin(piece, str(offset), text)
+        else:
+            for number, (row, _) in enumerate(found):
+                yield Origin(piece, f"{offset}:{number}", msgspec.json.encode(row))
 
 
 def _is_known(row: Row) -> bool:
@@ -138,13 +168,13 @@ def _payload(row: Row) -> bytes | None:
     return b64decode(row.payload_base64, validate=True)
 
 
-def _unreadable(piece: Piece, offset: int, line: bytes, why: str) -> Entry:
-    """The line itself, under an id that it has again if it is read again."""
+def _unreadable(origin: Origin, why: str) -> Entry:
+    """What is there itself, under an id that it has again if it is read again."""
     row = Row(
         kind="unreadable",
-        at=piece.at,
-        message_id=f"{piece.spool}:{offset}",
+        at=origin.piece.at,
+        message_id=f"{origin.piece.spool}:{origin.place}",
         error=why,
-        size=len(line),
+        size=len(origin.text),
     )
-    return row, line
+    return row, origin.text

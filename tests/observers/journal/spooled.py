@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from queuecraft.observers.journal import Row
+from queuecraft.observers.journal import Line, Row
 
-_decoder = msgspec.json.Decoder(Row)
+_decoder = msgspec.json.Decoder(Line)
 
 
 def files(lake: Path, ending: str = ".jsonl") -> list[Path]:
@@ -20,7 +20,12 @@ def rows(lake: Path) -> list[Row]:
     """Every row that is ready to be read, in order; nothing else may be in the spool."""
     found = files(lake)
     assert found == files(lake, ""), "something is left over"
-    return [row for file in found for row in _decoder.decode_lines(file.read_bytes())]
+    return [row for file in found for row in read(file.read_bytes())]
+
+
+def read(data: bytes) -> list[Row]:
+    """The rows on all lines."""
+    return [row for line in _decoder.decode_lines(data) for row in line.rows()]
 
 
 def untouched(folder: Path) -> bool:

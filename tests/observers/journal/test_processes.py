@@ -10,10 +10,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from queuecraft.observers.journal import Row
+from tests.observers.journal import spooled
 from tests.observers.journal.spooled import files, rows
 from tests.observers.journal.test_spool import locked
 
@@ -57,7 +57,7 @@ def said(process: subprocess.Popen[str]) -> str:
 def complete(file: Path) -> list[Row]:
     """The rows up to the last complete line."""
     data = file.read_bytes()
-    return msgspec.json.Decoder(Row).decode_lines(data[: data.rfind(b"\n") + 1])
+    return spooled.read(data[: data.rfind(b"\n") + 1])
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -17,14 +18,14 @@ from queuecraft.codec import Codec
 from queuecraft.model.envelope import NO_HEADERS, Delivery, Outgoing
 from queuecraft.model.outcome import Failure
 from queuecraft.model.queue import DeadLetterTarget
-from queuecraft.observers.journal import Row
-from queuecraft.observers.journal.brief import Brief
+from queuecraft.observers.journal import Line, Row
 from queuecraft.observers.journal.headers import COLUMNS
 from queuecraft.observers.journal.lines import Lines, Note
 from queuecraft.observers.journal.payload import Payloads
-from queuecraft.observers.journal.rows import Line, Rows
+from queuecraft.observers.journal.rows import MOST, Rows
 from queuecraft.runtime.dead_letters import DeadMessage
 from queuecraft.runtime.successor import dead_letter_of
+from tests.observers.journal import spooled
 from tests.observers.journal.spooled import told
 
 BODY = b'{"card":{"number":"4111","name":"Ada"},"total":9.50}'
@@ -45,10 +46,13 @@ def message(body: bytes = BODY, **fields: Any) -> Outgoing:
     return Outgoing(body, "m-1", "events", "order.placed", **fields)
 
 
-def read(lines: list[Line] | Any) -> list[Row]:
+def read(lines: Sequence[Line]) -> list[Row]:
     """Rows as whoever reads the journal has them."""
-    data = Lines.of([Note(len(lines), lambda: lines)]).data
-    return msgspec.json.Decoder(Row).decode_lines(data)
+    count = sum(line.count for line in lines)
+    found = Lines.of([Note(count, lambda: lines)])
+    assert (found.rows, found.lost) == (count, 0)
+    data = found.data
+    return spooled.read(data)
 
 
 def row_of(rows: Rows, sent: Outgoing) -> Row:
@@ -150,11 +154,27 @@ def test_one_that_is_not_like_the_others_is_told_as_it_is(odd: dict[str, Any], p
     ]
 
 
-def test_many_that_are_alike_are_written_briefly() -> None:
+def test_many_that_are_alike_are_one_line() -> None:
     sent = [message(key=f"k-{n}") for n in range(8)]
-    assert {type(each) for each in made().published(2.5, sent)} == {Brief}
+    assert [line.count for line in made().published(2.5, sent)] == [8]
     handled = [Delivery(each, "billing") for each in sent]
-    assert {type(each) for each in made().succeeded(2.5, handled, [0.1] * 8)} == {Brief}
+    assert [line.count for line in made().succeeded(2.5, handled, [0.1] * 8)] == [8]
+
+
+def test_no_line_has_more_rows_than_may_be_lost_with_it() -> None:
+    sent = [message(b"." * n) for n in range(2 * MOST + 1)]
+    assert [line.count for line in made().published(2.5, sent)] == [MOST, MOST, 1]
+    assert [row.size for row in read(made().published(2.5, sent))] == list(range(2 * MOST + 1))
+    handled = [Delivery(each, "billing") for each in sent]
+    durations = [float(n) for n in range(len(sent))]
+    succeeded = read(made().succeeded(2.5, handled, durations))
+    assert [row.duration for row in succeeded] == durations
+
+
+def test_a_text_that_is_no_unicode_spoils_only_itself() -> None:
+    sent = [message(key="\ud800" if n == 3 else f"k-{n}") for n in range(8)]
+    keys = [row.key for row in read(made().published(2.5, sent))]
+    assert keys == ["k-0", "k-1", "k-2", "?", "k-4", "k-5", "k-6", "k-7"]
 
 
 # -- headers and payload ---------------------------------------------------------------------------

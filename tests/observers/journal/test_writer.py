@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from queuecraft import Event, Journal, QueueCraft
-from queuecraft.observers.journal import Row, writer
+from queuecraft.observers.journal import Line, writer
 from queuecraft.observers.journal.lines import Note
 from queuecraft.observers.journal.writer import TOGETHER, Writer
 from tests.observers.journal.spooled import files, rows
@@ -51,7 +51,7 @@ def begun(lake: Path) -> Generator[Callable[..., Writer]]:
 
 
 def note(count: int = 1, size: int = 0) -> Note:
-    row = Row("published", 1.5, "m" * size)
+    row = Line("published", 1.5, "m" * size)
     return Note(count, lambda: [row] * count)
 
 
@@ -271,7 +271,7 @@ def test_a_disk_that_fails_at_the_end_leaves_an_orphan(
 def test_a_row_that_cannot_be_made_is_counted_and_told(
     lake: Path, begun: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken() -> list[Row]:
+    def broken() -> list[Line]:
         raise RuntimeError("cannot be\x1b made")
 
     one = begun()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from queuecraft.observers.journal.rows import Line
+from queuecraft.observers.journal.line import Each, Line
 
 
 class Note(NamedTuple):
@@ -20,8 +20,7 @@ class Note(NamedTuple):
 class Lines(NamedTuple):
     """So many rows, encoded; and why others are not among them.
 
-    >>> from queuecraft.observers.journal.row import Row
-    >>> lines = Lines.of([Note(1, lambda: [Row("published", 1.5, "m-1")])])
+    >>> lines = Lines.of([Note(1, lambda: [Line("published", 1.5, "m-1")])])
     >>> lines.rows, lines.data
     (1, b'{"kind":"published","at":1.5,"message_id":"m-1"}\\n')
     """
@@ -36,10 +35,10 @@ class Lines(NamedTuple):
         """The lines of all rows that can be made and encoded."""
         try:
             if len(notes) == 1:
-                rows = notes[0].make()
+                lines = notes[0].make()
             else:
-                rows = [row for note in notes for row in note.make()]
-            return cls(len(rows), _encode_lines(rows))
+                lines = [line for note in notes for line in note.make()]
+            return cls(sum([note.rows for note in notes]), _encode_lines(lines))
         except Exception:  # a text that is no Unicode, most likely: the others are as good as ever
             return _one_by_one(notes)
 
@@ -49,25 +48,26 @@ _encode_lines = msgspec.json.Encoder().encode_lines
 
 def _one_by_one(notes: Sequence[Note]) -> Lines:
     good: list[bytes] = []
-    lost, reason = 0, None
+    rows, lost, reason = 0, 0, None
     for note in notes:
         try:
-            rows = note.make()
+            lines = note.make()
         except Exception as error:
             lost, reason = lost + note.rows, error
             continue
-        for row in rows:
+        for line in lines:
             try:
-                good.append(_encode_lines([_mended(row)]))
+                good.append(_encode_lines([_mended(line)]))
+                rows += line.count
             except Exception as error:
-                lost, reason = lost + 1, error
-    return Lines(len(good), b"".join(good), lost, reason)
+                lost, reason = lost + line.count, error
+    return Lines(rows, b"".join(good), lost, reason)
 
 
-def _mended(row: Line) -> Line:
-    """The same row, with all that is no Unicode replaced."""
-    texts = {name: _text(value) for name, value in msgspec.structs.asdict(row).items()}
-    return msgspec.structs.replace(row, **texts)
+def _mended(line: Line) -> Line:
+    """The same line, with all that is no Unicode replaced."""
+    texts = {name: _text(value) for name, value in msgspec.structs.asdict(line).items()}
+    return msgspec.structs.replace(line, **texts)
 
 
 def _text(value: Any) -> Any:
@@ -75,4 +75,9 @@ def _text(value: Any) -> Any:
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
         return {_text(name): _text(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_text(each) for each in value]
+    if isinstance(value, Each):
+        texts = {name: _text(each) for name, each in msgspec.structs.asdict(value).items()}
+        return msgspec.structs.replace(value, **texts)
     return value

@@ -15,10 +15,11 @@ from queuecraft.codec import Codec
 from queuecraft.model.envelope import Delivery, Outgoing
 from queuecraft.model.journal import Journal
 from queuecraft.model.outcome import EXPIRED, Failure
+from queuecraft.observers.journal.line import Line
 from queuecraft.observers.journal.lines import Note
 from queuecraft.observers.journal.payload import Payloads
 from queuecraft.observers.journal.row import Outcome
-from queuecraft.observers.journal.rows import Line, Rows
+from queuecraft.observers.journal.rows import Rows
 from queuecraft.observers.journal.writer import Writer
 from queuecraft.runtime.facts import (
     DelayedDelivered,

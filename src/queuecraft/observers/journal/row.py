@@ -1,4 +1,4 @@
-"""A line of the journal: one publish, or one delivery and what came of it."""
+"""A row of the journal: one publish, or one delivery and what came of it."""
 
 from __future__ import annotations
 

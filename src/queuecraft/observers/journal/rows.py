@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
@@ -20,17 +20,18 @@ from queuecraft.model.envelope import Delivery, Outgoing
 from queuecraft.model.fingerprint import fingerprint
 from queuecraft.model.journal import Journal
 from queuecraft.model.outcome import Failure
-from queuecraft.observers.journal.brief import Brief, brief_deliveries, brief_publishes
+from queuecraft.observers.journal import alike
 from queuecraft.observers.journal.headers import parted, text
+from queuecraft.observers.journal.line import Line
 from queuecraft.observers.journal.payload import Payloads
-from queuecraft.observers.journal.row import Outcome, Row
+from queuecraft.observers.journal.row import Outcome
 from queuecraft.runtime.successor import failures
 
 MANY: Final = 8
 """Messages from which on it pays to look for what they have in common."""
 
-Line: TypeAlias = Row | Brief
-"""What can be encoded as a line."""
+MOST: Final = 1000
+"""Messages on one line: as many are lost with it if it cannot be read."""
 
 
 class Rows:
@@ -38,34 +39,45 @@ class Rows:
 
     def __init__(self, journal: Journal, payloads: Payloads) -> None:
         self._payloads = payloads
-        self._brief = not payloads.wanted
+        self._together = not payloads.wanted
         self._with_headers = journal.payload != "none"
         self._service = journal.service
         self._host = socket.gethostname()
         self._process = os.getpid()
         here = {"service": self._service, "host": self._host, "process": self._process}
-        self._published = msgspec.convert({"kind": "published", "at": 0.0, **here}, Row)
+        self._published = msgspec.convert({"kind": "published", "at": 0.0, **here}, Line)
         self._succeeded = msgspec.structs.replace(
             self._published, kind="delivered", attempt=1, outcome="succeeded"
         )
 
     def published(self, at: float, messages: Sequence[Outgoing]) -> Sequence[Line]:
-        """A row for each message that the broker has accepted."""
-        if self._brief and len(messages) >= MANY:
-            rows = brief_publishes(self._published, at, messages)
-            if rows is not None:
-                return rows
-        return [self._row(at, each) for each in messages]
+        """Rows of the messages that the broker has accepted."""
+        lines: list[Line] = []
+        for start in range(0, len(messages), MOST):
+            some = messages[start : start + MOST]
+            line = None
+            if self._together and len(some) >= MANY:
+                line = alike.publishes(self._published, at, some)
+            lines += [self._line(at, each) for each in some] if line is None else [line]
+        return lines
 
     def succeeded(
         self, at: float, deliveries: Sequence[Delivery], durations: Sequence[float]
     ) -> Sequence[Line]:
-        """A row for each delivery that was handled; of those acknowledged by hand, nobody knows
+        """Rows of the deliveries that were handled; of those acknowledged by hand, nobody knows
         how long they took."""
-        if self._brief and len(deliveries) >= MANY and durations:
-            rows = brief_deliveries(self._succeeded, at, deliveries, durations)
-            if rows is not None:
-                return rows
+        lines: list[Line] = []
+        for start in range(0, len(deliveries), MOST):
+            some, took = deliveries[start : start + MOST], durations[start : start + MOST]
+            line = None
+            if self._together and took and len(some) >= MANY:
+                line = alike.deliveries(self._succeeded, at, some, took)
+            lines += self._successes(at, some, took) if line is None else [line]
+        return lines
+
+    def _successes(
+        self, at: float, deliveries: Sequence[Delivery], durations: Sequence[float]
+    ) -> Sequence[Line]:
         took: Sequence[float | None] = durations or [None] * len(deliveries)
         return [
             self.delivered(at, each, "succeeded", attempt=failures(each) + 1, duration=seconds)
@@ -83,9 +95,9 @@ class Rows:
         failure: Failure | None = None,
         duration: float | None = None,
         delay: float | None = None,
-    ) -> Row:
+    ) -> Line:
         """The row of one delivery, with all that is known of its end."""
-        row = self._row(at, delivery.sent)
+        row = self._line(at, delivery.sent)
         if outcome == "succeeded":
             return msgspec.structs.replace(
                 row,
@@ -117,7 +129,7 @@ class Rows:
             delay=delay,
         )
 
-    def _row(self, at: float, message: Outgoing) -> Row:
+    def _line(self, at: float, message: Outgoing) -> Line:
         """The row of a publish, which has all that a delivery's has of the message."""
         headers = message.headers
         encoding, body, base64 = message.content_encoding, None, None
@@ -130,7 +142,7 @@ class Rows:
             # A dead letter goes by the event it was.
             event = text(headers, ORIGINAL_ROUTING_KEY) or event
             replay = text(headers, REPLAY_ID)
-        return Row(
+        return Line(
             "published",
             at,
             message.id,
