@@ -6,6 +6,7 @@ import logging
 from queuecraft.admin import Admin, PeekedMessage, UnknownQueue
 from queuecraft.app import QueueCraft
 from queuecraft.config import Settings
+from queuecraft.model.batch import BatchFailed
 from queuecraft.model.credentials import Credentials
 from queuecraft.model.delayed import DelayedSettings
 from queuecraft.model.errors import (
@@ -48,6 +49,7 @@ from queuecraft.runtime.worker import Worker
 __all__ = [
     "Admin",
     "AlreadySettled",
+    "BatchFailed",
     "CircuitOpen",
     "CleanupResult",
     "CleanupStats",

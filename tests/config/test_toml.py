@@ -67,7 +67,7 @@ def test_a_file_sets_everything_it_names(file: Path) -> None:
     [
         ("", Settings()),
         ('[queue]\ntype = "redis"\nurl = "redis://one"', Settings(url="redis://one")),
-        ("[queue]\nprefetch = 5\nbatch_size = 1", Settings(prefetch=5)),
+        ("[queue]\nprefetch = 5\nbatch_size = 100", Settings(prefetch=5, batch_size=100)),
         ("[queue]\ncompression = true", Settings(compression=True)),
         ("[retry]\nenabled = false", Settings(retry=NoRetry())),
         ("retry = false", Settings(retry=NoRetry())),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from queuecraft import Event, Message, Queue, QueueCraft, Retry, Worker
+from queuecraft import BatchFailed, Event, Message, Queue, QueueCraft, Retry, Worker
 from tests.faults.page import Page
 
 QUEUE: Final = "jobs"
@@ -64,6 +64,16 @@ class Hands:
             raise
         self._page.write("handled", id, attempt=attempt)
 
+    async def handle_many(self, jobs: list[Job], messages: list[Message[Job]]) -> None:
+        """The same for a batch: those fail whose temper it is."""
+        pairs = zip(jobs, messages, strict=True)
+        ends = await asyncio.gather(
+            *(self.handle(job, message) for job, message in pairs), return_exceptions=True
+        )
+        failed = {at: end for at, end in enumerate(ends) if isinstance(end, Exception)}
+        if failed:
+            raise BatchFailed(failed)
+
     async def _work(self, temper: str, attempt: int) -> None:
         await asyncio.sleep(random.uniform(0, self._pace))
         if temper == "kills":
@@ -80,6 +90,8 @@ def worker_of(
     *,
     concurrency: int = 4,
     prefetch: int = 8,
+    batch_size: int | None = None,
+    batch_wait: float = 0.0,
     max_redeliveries: int = 1000,
     arguments: Mapping[str, str] | None = None,
 ) -> Worker:
@@ -91,4 +103,6 @@ def worker_of(
         prefetch=prefetch,
         max_redeliveries=max_redeliveries,
     )
+    if batch_size is not None:
+        return worker.on(job, hands.handle_many, batch_size=batch_size, batch_wait=batch_wait)
     return worker.on(job, hands.handle)

@@ -15,6 +15,8 @@ from tests.faults.page import Page
 class WorkerOptions(Options, kw_only=True):
     concurrency: int = 4
     prefetch: int = 8
+    batch_size: int | None = None  # a handler of lists
+    batch_wait: float = 0.0
     max_redeliveries: int = 1000
     pace: float = 0.004  # seconds a handler takes, at most
     stop_early: bool = False  # as soon as there is something in its hands
@@ -54,6 +56,8 @@ async def main(options: WorkerOptions, page: Page) -> None:
         hands,
         concurrency=options.concurrency,
         prefetch=options.prefetch,
+        batch_size=options.batch_size,
+        batch_wait=options.batch_wait,
         max_redeliveries=options.max_redeliveries,
         arguments=options.arguments,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypedDict, assert_type
@@ -12,6 +12,7 @@ import msgspec
 import pydantic
 
 from queuecraft import (
+    BatchFailed,
     DeadLetter,
     Event,
     Exchange,
@@ -209,6 +210,45 @@ def decorating(worker: Worker) -> None:
 
     @worker.on(order_placed, match={"x-match": "any", "format": "pdf"})
     async def of_headers(order: Order) -> None: ...
+
+
+def batching(worker: Worker) -> None:
+    @worker.on(order_placed, batch_size=100)
+    async def payloads(orders: list[Order]) -> None: ...
+
+    @worker.on(order_placed, batch_size=100, batch_wait=0.5)
+    def in_a_thread(orders: list[Order], messages: list[Message[Order]]) -> None:
+        raise BatchFailed({0: ValueError(), 1: KeyError()})
+
+    @worker.on(order_placed, batch_size=100)
+    async def read_only(orders: Sequence[Order]) -> None: ...
+
+    @worker.on(order_placed, batch_size=100)
+    async def messages_alone(messages: list[Message[Order]]) -> None:
+        places: dict[int, Exception] = {0: ValueError()}
+        named: dict[Message[Order], ValueError] = {messages[0]: ValueError()}
+        raise BatchFailed(places) from BatchFailed(named)
+
+    @worker.on(order_placed)  # where the worker has a batch size
+    async def by_the_worker(orders: list[Order], messages: list[Message[Order]]) -> None: ...
+
+    @worker.on(numbers, batch_size=100)
+    async def of_lists(batch: list[list[int]]) -> None: ...
+
+    @worker.on("order.*", batch_size=100)
+    async def of_a_pattern(orders: list[dict[str, Any]]) -> None: ...
+
+    worker.on(order_placed, payloads, batch_size=100).on(invoices, print_invoices, batch_size=5)
+    worker.batch_size(100).batch_wait(0.5).on(order_placed, messages_alone)
+
+    class Channel:
+        @consume(order_placed, batch_size=100)
+        async def store(self, orders: list[Order]) -> None: ...
+
+    print(Channel)
+
+
+async def print_invoices(invoices: list[Invoice], messages: list[Message[Invoice]]) -> None: ...
 
 
 async def decorated_functions_stay_what_they_are(worker: Worker) -> None:

@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from queuecraft import Event, Message, NoRetry, Queue, QueueCraft, Retry, Worker, channel, consume
+from queuecraft import (
+    BatchFailed,
+    Event,
+    Message,
+    NoRetry,
+    Queue,
+    QueueCraft,
+    Retry,
+    Worker,
+    channel,
+    consume,
+)
 from queuecraft.facts import MessageFailed, MessageRetried
 from tests.typing.right import (
     Address,
@@ -134,6 +145,29 @@ def decorating(worker: Worker) -> None:
 
     @worker.on(invoices)  # E: a queue of something else
     async def order(order: Order) -> None: ...
+
+
+def batching(worker: Worker) -> None:
+    @worker.on(order_placed, batch_size=100)  # E: takes no list
+    async def one(order: Order) -> None: ...
+
+    @worker.on(order_placed, batch_size=100)  # E: a list of something else
+    async def parcels(parcels: list[Parcel]) -> None: ...
+
+    @worker.on(order_placed, batch_size=100)  # E: messages of something else
+    async def messages(messages: list[Message[Parcel]]) -> None: ...
+
+    @worker.on(order_placed)  # E: a list of something else
+    async def by_the_worker(parcels: list[Parcel]) -> None: ...
+
+    worker.on(order_placed, takes_order, batch_size=100)  # E: takes no list
+    worker.on(order_placed, takes_parcels, batch_size=100)  # E: a list of something else
+    worker.on(order_placed, batch_size="100")  # E: a number
+    worker.on(order_placed, batch_wait=5)  # E: of how many
+    raise BatchFailed({0: "no money"})  # E: an error, not text
+
+
+async def takes_parcels(parcels: list[Parcel]) -> None: ...
 
 
 def consuming() -> None:

@@ -167,16 +167,6 @@ def or_none(check: Check) -> Check:
     )
 
 
-def not_yet(only: object, feature: str) -> Check:
-    """The one value there is as long as a feature is missing: nothing is accepted in vain."""
-    return Check(
-        lambda value: type(value) is type(only) and value == only,
-        f"{'nothing' if only is None else repr(only)}, because {feature} is not available in this "
-        "version",
-        read=_number(int) if is_whole(only) else lambda text: only if text in _NOTHING else text,
-    )
-
-
 def truth(text: str) -> object:
     """True or False, as people write it; the text itself if it is neither.
 

@@ -32,6 +32,8 @@ class ConsumeMetadata:
     payload_type: Any
     handler: Callable[..., Any]
     params: tuple[ParamMetadata, ...]
+    in_batches: bool = False
+    """Whether it takes lists of payloads, many messages at once."""
 
 
 @dataclass(frozen=True, slots=True)

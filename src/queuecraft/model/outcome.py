@@ -132,8 +132,16 @@ def at_the_end(policy: Policy, reason: str, failure: Failure | None = None) -> O
     return DeadLettered(reason, failure)
 
 
-def after_error(policy: Policy, attempt: int, error: BaseException, chance: float = 0.5) -> Outcome:
+def after_error(
+    policy: Policy,
+    attempt: int,
+    error: BaseException,
+    chance: float = 0.5,
+    *,
+    failure: Failure | None = None,
+) -> Outcome:
     """What an exception means: a payload that cannot be read never will be, the rest may pass.
+    `failure` is the error as text, where that is known already.
 
     >>> from queuecraft import Retry
     >>> after_error(Policy(retry=Retry()), 1, UnreadablePayload("not JSON")).reason
@@ -141,5 +149,5 @@ def after_error(policy: Policy, attempt: int, error: BaseException, chance: floa
     """
     if isinstance(error, UnreadablePayload):
         return at_the_end(policy, INVALID_PAYLOAD, Failure.of(error.__cause__ or error))
-    failure = Failure.of(error)
+    failure = failure or Failure.of(error)
     return after_failure(policy, attempt, HANDLER_ERROR, failure, chance=chance)

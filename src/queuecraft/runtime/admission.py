@@ -67,14 +67,31 @@ class Admission:
             again = consumer.fail(delivery, settler, outcome, attempt)
             consumer.leave(delivery, settler, again)
             return None
-        # Before it is condemned, it has to be seen alone once: its neighbours may be innocent.
-        alone_from = ALONE_FROM if limit is None else min(ALONE_FROM, max(limit, 1))
-        if delivery.redeliveries >= alone_from and not await consumer.be_alone(slot, settler):
+        if self._suspect(delivery) and not await consumer.be_alone(slot, settler):
             await consumer.put_back(delivery, settler)
             return None
         if policy.ack_timeout is not None:
             consumer.deadlines.start(slot, delivery, policy.ack_timeout)
         return call
+
+    def joins(self, delivery: Delivery, call: Call) -> bool:
+        """Whether a delivery may be handled together with others, by the same handler. One that
+        needs a closer look waits for its own turn."""
+        consumer, sent = self._consumer, delivery.sent
+        if (self._router.known.get(sent.routing_key) or self._find(delivery)) is not call:
+            return False
+        if delivery.redeliveries and self._suspect(delivery):
+            return False
+        if consumer.wary and sent.id in consumer.orphans:
+            return False
+        ttl = consumer.policy.ttl
+        return (ttl is None and sent.expires_at is None) or not self._expired(delivery, ttl)
+
+    def _suspect(self, delivery: Delivery) -> bool:
+        """Before it is condemned, it has to be seen alone once: its neighbours may be innocent."""
+        limit = self._consumer.policy.max_redeliveries
+        alone_from = ALONE_FROM if limit is None else min(ALONE_FROM, max(limit, 1))
+        return delivery.redeliveries >= alone_from
 
     def _handled_before(self, delivery: Delivery, settler: Settler) -> bool:
         """Whether a run of this message on a lost connection stands for this delivery too, or

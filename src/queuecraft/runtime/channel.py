@@ -33,6 +33,8 @@ class Consumed(NamedTuple):
 
     event: Event[Any] | Queue[Any] | str
     match: Mapping[str, Any] | None
+    batch_size: int | None = None
+    batch_wait: float | None = None
 
 
 def channel(
@@ -63,22 +65,39 @@ def channel(
 
 @overload
 def consume(
-    event: Event[T] | Queue[T], *, match: Mapping[str, Any] | None = None
+    event: Event[T] | Queue[T],
+    *,
+    batch_size: int | None = None,
+    batch_wait: float | None = None,
+    match: Mapping[str, Any] | None = None,
 ) -> MethodRegistration[T]: ...
 @overload
-def consume(event: str, *, match: Mapping[str, Any] | None = None) -> MethodRegistration[Any]: ...
 def consume(
-    event: Event[Any] | Queue[Any] | str, *, match: Mapping[str, Any] | None = None
+    event: str,
+    *,
+    batch_size: int | None = None,
+    batch_wait: float | None = None,
+    match: Mapping[str, Any] | None = None,
+) -> MethodRegistration[Any]: ...
+def consume(
+    event: Event[Any] | Queue[Any] | str,
+    *,
+    batch_size: int | None = None,
+    batch_wait: float | None = None,
+    match: Mapping[str, Any] | None = None,
 ) -> MethodRegistration[Any]:
-    """Make a method of a `@channel` class the handler of an event, a queue or a pattern.
+    """Make a method of a `@channel` class the handler of an event, a queue or a pattern; takes
+    the options of `worker.on`.
 
     >>> @consume("order.*")
     ... async def charge(self, order: dict) -> None: ...
     """
     target_of(event)
 
+    consumed = Consumed(event, match, batch_size, batch_wait)
+
     def mark(method: Callable[..., Any]) -> None:
-        setattr(method, _CONSUMES, (*getattr(method, _CONSUMES, ()), Consumed(event, match)))
+        setattr(method, _CONSUMES, (*getattr(method, _CONSUMES, ()), consumed))
 
     return MethodRegistration(mark)
 

@@ -69,12 +69,12 @@ class Consumer:
         self.wary = False  # after a lost connection every delivery is looked at closely
         self.tally = Tally(name, queue.name, counters, facts, clock)
         traits = connection.traits
-        admission = Admission(self, router, clock, counted=traits.counts_redeliveries)
+        self.admission = Admission(self, router, clock, counted=traits.counts_redeliveries)
         self._runner = Runner(
-            self, router.known, admission, clock, inline=traits.inline, flush_at=prefetch // 2
+            self, router.known, self.admission, clock, inline=traits.inline, flush_at=prefetch // 2
         )
         self.crew = Crew(name, concurrency, self._runner.run, self._on_fall)
-        self._clock = clock
+        self.clock = clock
         self._threaded = threaded
         self._flush_publishes = flush_publishes
 
@@ -90,9 +90,28 @@ class Consumer:
         """What each runner is doing."""
         return self.crew.slots
 
+    def slot_of(self, delivery: Delivery) -> Slot | None:
+        """Where a delivery is being handled, alone or in a batch."""
+        for slot in self.slots:
+            if slot.delivery is delivery:
+                return slot
+            if slot.rest and (other := slot.rest.get(delivery)) is not None:
+                return other
+        return None
+
+    @property
+    def _at_work(self) -> list[tuple[Slot, Delivery]]:
+        """What is being handled, each delivery of a batch for itself."""
+        return [
+            (each, each.delivery)
+            for slot in self.slots
+            for each in slot.all
+            if each.delivery is not None
+        ]
+
     @property
     def _running(self) -> list[Delivery]:
-        return [slot.delivery for slot in self.slots if slot.delivery is not None]
+        return [delivery for _, delivery in self._at_work]
 
     @property
     def paused(self) -> str | None:
@@ -148,9 +167,8 @@ class Consumer:
 
     async def _settle_all(self, *, requeue: bool) -> None:
         """Tell the broker, in the end, what became of everything."""
-        unfinished = [slot for slot in self.slots if slot.open]
-        if unfinished:
-            count = len(unfinished)
+        count = sum(any(each.open for each in slot.all) for slot in self.slots)
+        if count:
             what = "a handler" if count == 1 else f"{count} handlers"
             self.log.warning(
                 "%s stopped before %s had returned; what they were at comes again", self.name, what
@@ -162,11 +180,11 @@ class Consumer:
         if requeue:
             # A thread cannot be stopped: its message stays ours until the connection closes.
             mine = [
-                slot.delivery
-                for slot in unfinished
-                if slot.settler is settler and slot.call not in self._threaded
+                delivery
+                for slot, delivery in self._at_work
+                if slot.open and slot.settler is settler and slot.call not in self._threaded
             ]
-            await self.release(settler, [each for each in mine if each is not None])
+            await self.release(settler, mine)
         await self.give_back()
         await self.errands.done()
         await self.flush_now(settler)
@@ -184,12 +202,16 @@ class Consumer:
             self.tally.paused(reason)
 
     def _begin_again(self, slot: Slot) -> None:
-        """In place of a fallen runner; the message it held is handled once more."""
-        if slot.open and slot.delivery is not None and slot.settler is not None:
-            if slot.settler is self.intake.settler:
-                self.intake.buffer.appendleft(slot.delivery)
+        """In place of a fallen runner; what it held, and had not settled, is handled once more."""
+        for each in reversed(slot.all):
+            if each.delivery is None or each.settler is None:
+                continue
+            if not each.open or each.settler is not self.intake.settler:
+                self.leave(each.delivery, each.settler, each.again, follows=each.follows)
+            elif each.follows and self.intake.lanes is not None:
+                self.intake.lanes.rejoin(each.delivery)
             else:
-                self.leave(slot.delivery, slot.settler)
+                self.intake.buffer.appendleft(each.delivery)
         slot.forget()
         self.intake.unclaim(slot)
         self.crew.begin(slot)
@@ -204,34 +226,73 @@ class Consumer:
             slot.delivery.sent.id,
             self.queue.name,
         )
+        self.leave_rest(slot)
         self.leave(slot.delivery, slot.settler, slot.again)
         self.crew.replace(slot)
         self.intake.unclaim(slot)
 
     # -- the end of a run ----------------------------------------------------------------------
 
-    def leave(self, delivery: Delivery, settler: Settler, again: float | None = None) -> None:
-        """A delivery has had its turn; the next of its key may go, unless it comes `again`."""
+    def leave(
+        self,
+        delivery: Delivery,
+        settler: Settler,
+        again: float | None = None,
+        *,
+        follows: bool = False,
+    ) -> None:
+        """A delivery has had its turn; the next of its key may go, unless it comes `again`. One
+        that `follows` another in its batch leaves before that one, and gives way to nobody."""
         intake = self.intake
         if settler.void:
-            self._comes_again(delivery)
+            self._comes_again(delivery, follows)
         elif again is None:
-            intake.leave(delivery)
+            if follows:
+                intake.part(delivery)
+            else:
+                intake.leave(delivery)
         elif intake.closing or intake.lanes is None:
             # Its turn comes again where the queue is consumed next.
-            _ = self.errands.start(self.put_back(delivery, settler))
+            _ = self.errands.start(self.put_back(delivery, settler, follows))
         else:
             intake.lanes.failed(delivery, again)
-            intake.wait_in_lane(delivery)
+            if follows:
+                intake.lanes.rejoin(delivery)
+            else:
+                intake.wait_in_lane(delivery)
 
-    async def put_back(self, delivery: Delivery, settler: Settler) -> None:
+    def leave_rest(self, slot: Slot) -> None:
+        """A batch has had its turn: all but its first leave, the last of them first, so that of
+        one key those that come again wait in order."""
+        in_order = self.intake.lanes is not None or (slot.settler is not None and slot.settler.void)
+        for each in reversed(slot.rest.values()) if in_order else ():
+            assert each.delivery is not None
+            assert each.settler is not None
+            self.leave(each.delivery, each.settler, each.again, follows=each.follows)
+        slot.rest = {}
+
+    def put_back_batch(self, slot: Slot) -> None:
+        """A batch that was not full is not to begin now: the broker keeps it."""
+        mine: list[Delivery] = []
+        for each in reversed(slot.all):
+            assert each.delivery is not None
+            mine.insert(0, each.delivery)
+            self._comes_again(each.delivery, each.follows)
+        slot.rest = {}
+        self.intake.returning()
+        _ = self.errands.start(self._return(slot.settler, mine))
+
+    async def put_back(self, delivery: Delivery, settler: Settler, follows: bool = False) -> None:
         """A delivery cannot have its turn now: the broker keeps it."""
         await self.release(settler, [delivery])
-        self._comes_again(delivery)
+        self._comes_again(delivery, follows)
 
-    def _comes_again(self, delivery: Delivery) -> None:
+    def _comes_again(self, delivery: Delivery, follows: bool) -> None:
         self.orphans.finished(delivery.sent.id, success=False)  # its redelivery may wait for this
-        self.intake.leave(delivery, settled=False)
+        if follows:
+            self.intake.part(delivery, settled=False)
+        else:
+            self.intake.leave(delivery, settled=False)
 
     def run_ended(self, delivery: Delivery, settler: Settler, success: bool) -> None:
         """The run on a lost connection is over, and its message has come again meanwhile."""
@@ -282,7 +343,7 @@ class Consumer:
             settler.settle(delivery, outcome, attempt)
             return None
         self.tally.retried(delivery, outcome, attempt)
-        return self._clock.monotonic() + outcome.delay
+        return self.clock.monotonic() + outcome.delay
 
     def time_out(
         self, delivery: Delivery, settler: Settler, outcome: Outcome, attempt: int
@@ -307,14 +368,14 @@ class Consumer:
         intake = self.intake
         if not intake.claim(slot):
             return False
-        until = self._clock.monotonic() + ALONE_WITHIN
+        until = self.clock.monotonic() + ALONE_WITHIN
         await self.give_back()
         while True:
             await self.flush_now(settler)
             await self.errands.done()
             if intake.closing or settler.void:
                 return False
-            left = until - self._clock.monotonic()
+            left = until - self.clock.monotonic()
             others = [other for other in self.slots if other is not slot]
             if left <= 0 or all(other.delivery is None for other in others):
                 return True
@@ -366,9 +427,9 @@ class Consumer:
         """The connection broke: what was held is void, and the broker delivers it again."""
         if not settler.void:
             self.wary = True
-            for slot in self.slots:
-                if slot.delivery is not None and slot.settler is settler:
-                    self.orphans.started(slot.delivery.sent.id)
+            for slot, delivery in self._at_work:
+                if slot.settler is settler:
+                    self.orphans.started(delivery.sent.id)
             # What was handled and not yet acked is counted, and remembered as handled.
             _ = self.errands.start(self.flush_now(settler))
             self.intake.end(settler, self._running)

@@ -92,10 +92,10 @@ class ByHand(Control):
     # -- inside --------------------------------------------------------------------------------
 
     def _slot(self, delivery: Delivery) -> Slot:
-        for slot in () if self._consumer is None else self._consumer.slots:
-            if slot.delivery is delivery and slot.open:
-                return slot
-        raise _settled(delivery)
+        slot = None if self._consumer is None else self._consumer.slot_of(delivery)
+        if slot is None or not slot.open:
+            raise _settled(delivery)
+        return slot
 
     def _settle(self, delivery: Delivery, decide: Decide) -> Awaitable[None]:
         slot = self._slot(delivery)

@@ -35,8 +35,9 @@ class Deadlines:
 
     def extend(self, slot: Slot, delivery: Delivery, seconds: float) -> None:
         """The same, for a delivery that is being timed and still open."""
-        if slot.open and slot.delivery is delivery and slot.timed is delivery:
-            self.start(slot, delivery, seconds)
+        first = slot.leader.delivery
+        if slot.open and slot.delivery is delivery and first and slot.leader.timed is first:
+            self.start(slot.leader, first, seconds)
 
     def close(self) -> None:
         """Watch no more."""
@@ -62,13 +63,18 @@ class Deadlines:
             self._arm(min(later))
 
     def _lapse(self, slot: Slot, now: float) -> None:
-        consumer, delivery, settler = self._consumer, slot.delivery, slot.settler
         if slot.lapsed:
-            consumer.abandon(slot)
-        elif not slot.by_hand and delivery is not None and settler is not None:
-            slot.lapsed = True
+            self._consumer.abandon(slot)
+            return
+        late = [each for each in slot.all if each.open]
+        if late:
             slot.deadline = now + GRACE
-            self._settle(slot, delivery, settler)
+            for each in late:
+                each.lapsed = True
+                assert each.delivery is not None
+                assert each.settler is not None
+                self._settle(each, each.delivery, each.settler)
+            slot.lapsed = True  # also where the first of a batch was settled by hand
             if slot.task is not None:
                 slot.task.cancel()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace, UnionType
@@ -23,6 +23,12 @@ Call: TypeAlias = Callable[[Delivery], Awaitable[object]]
 
 Handle: TypeAlias = Callable[[Message[Any]], Awaitable[object]]
 """What middleware wraps."""
+
+Read: TypeAlias = Callable[[Delivery], Message[Any]]
+"""Makes the message of a delivery; fails if its payload is needed and cannot be read."""
+
+RunMany: TypeAlias = Callable[[Sequence[Message[Any]]], Awaitable[object]]
+"""A compiled handler of lists: runs it for many messages."""
 
 Middleware: TypeAlias = Callable[[Handle], Handle]
 """Takes the handling of a message and gives back another that does more.
@@ -58,7 +64,14 @@ class Handler:
     """
 
     def __init__(
-        self, pattern: str, function: Callable[..., Any], payload_type: Any = None
+        self,
+        pattern: str,
+        function: Callable[..., Any],
+        payload_type: Any = None,
+        *,
+        batch_size: int | None = None,
+        batch_wait: float | None = None,
+        lists: bool = False,
     ) -> None:
         if not callable(function):
             raise ConfigError(f"a handler of {pattern!r} must be a function, not {function!r}")
@@ -68,10 +81,19 @@ class Handler:
         code = _code_of(function)
         if inspect.isasyncgenfunction(code) or inspect.isgeneratorfunction(code):
             raise ConfigError(f"handler {self.name} of {pattern!r} yields; a handler returns")
-        params, self._arguments = _params(pattern, self.name, function)
+        where = f"handler {self.name} of {pattern!r}"
+        signature, hints = _signature(where, function)
+        first = next((hints.get(name, Any) for name in signature.parameters), Any)
+        asked = (batch_size or 1) > 1 or batch_wait is not None
+        self.in_batches = takes_batches(first, payload_type, said=asked or lists)
+        if asked and not self.in_batches:
+            raise ConfigError(_no_batches(where, first, payload_type))
+        self.batch_size = batch_size
+        self.batch_wait = batch_wait
+        params, self._arguments = _params(where, signature, hints, lists=self.in_batches)
         if payload_type in (None, Any):
-            payload_type = _payload_type(params)
-        self.metadata = ConsumeMetadata(pattern, payload_type, function, params)
+            payload_type = _payload_type(params, lists=self.in_batches)
+        self.metadata = ConsumeMetadata(pattern, payload_type, function, params, self.in_batches)
         self.sync = not (
             inspect.iscoroutinefunction(inspect.unwrap(function))
             or inspect.iscoroutinefunction(code)
@@ -113,7 +135,42 @@ class Handler:
         chain = handle
         return lambda delivery: chain(Message(delivery, decoder, control))
 
-    def _invoker(self, threads: Threads) -> Handle:
+    def check(self, middleware: Sequence[Middleware]) -> None:
+        """Raise `ConfigError` if the middleware cannot be around it."""
+        if middleware and self.in_batches:
+            raise ConfigError(
+                f"handler {self.name} of {self.pattern!r} takes batches, and middleware wraps the "
+                "handling of one message; give it a worker, and a QueueCraft, without middleware"
+            )
+
+    def compile_batch(
+        self,
+        codec: Codec,
+        control: Control,
+        threads: Threads,
+        middleware: Sequence[Middleware],
+    ) -> tuple[Read, RunMany]:
+        """The same for a handler of lists, in two steps: one message may fail the first."""
+        self.check(middleware)
+        decoder = codec.decoder(self.metadata.payload_type)
+        function = self._function(threads)
+        given = self._arguments
+
+        def run(messages: Sequence[Message[Any]]) -> Awaitable[object]:
+            return function(*[each.fill_many(messages) for each in given])
+
+        reads = PAYLOAD in given
+
+        def read(delivery: Delivery) -> Message[Any]:
+            message: Message[Any] = Message(delivery, decoder, control)
+            if reads:
+                message.payload  # noqa: B018  one that cannot be read is not given to the handler
+            return message
+
+        return read, run
+
+    def _function(self, threads: Threads) -> Callable[..., Awaitable[object]]:
+        """The function, to be awaited, in a thread if it is sync."""
         name = self.name
 
         async def in_thread(*arguments: Any) -> object:
@@ -123,7 +180,10 @@ class Handler:
             # A lambda around an async function gives its coroutine: that is the work.
             return await result if inspect.isawaitable(result) else result
 
-        function: Callable[..., Awaitable[object]] = in_thread if self.sync else self.function
+        return in_thread if self.sync else self.function
+
+    def _invoker(self, threads: Threads) -> Handle:
+        function = self._function(threads)
         given = self._arguments
         if given == (PAYLOAD,):
             return lambda message: function(message.payload)
@@ -139,24 +199,34 @@ class Argument:
     """What is passed for one parameter."""
 
     fill: Callable[[Message[Any]], Any]
+    default: bool = False  # the same for every message
+
+    def fill_many(self, messages: Sequence[Message[Any]]) -> Any:
+        """What is passed for the parameter of a handler of lists."""
+        return self.fill(messages[0]) if self.default else [self.fill(each) for each in messages]
 
 
 PAYLOAD = Argument(lambda message: message.payload)
 MESSAGE = Argument(lambda message: message)
 
 
-def _params(
-    pattern: str, name: str, function: Callable[..., Any]
-) -> tuple[tuple[ParamMetadata, ...], tuple[Argument, ...]]:
-    """The parameters, and what to pass for them, by position."""
-    where = f"handler {name} of {pattern!r}"
+def _signature(
+    where: str, function: Callable[..., Any]
+) -> tuple[inspect.Signature, dict[str, Any]]:
+    """The parameters of a function, and their annotations."""
     try:
         signature = inspect.signature(function)
     except ValueError as error:
         raise ConfigError(f"{where} has a signature that cannot be read: {error}") from error
     except TypeError:  # early 3.11 stumbles over an AsyncMock: it takes whatever it is given
         signature = inspect.Signature([inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)])
-    hints = _annotations(function)
+    return signature, _annotations(function)
+
+
+def _params(
+    where: str, signature: inspect.Signature, hints: Mapping[str, Any], *, lists: bool
+) -> tuple[tuple[ParamMetadata, ...], tuple[Argument, ...]]:
+    """The parameters, and what to pass for them, by position."""
     found: list[ParamMetadata] = []
     arguments: list[Argument] = []
     passed = 0  # defaults after the last argument of ours are left to the function
@@ -169,7 +239,12 @@ def _params(
             found.append(ParamMetadata(param.name, "default", annotation))
         elif param.kind is param.KEYWORD_ONLY:
             raise ConfigError(f"{where}: {param.name!r} is keyword-only; make it positional")
-        elif _message_in(annotation) is not None:
+        elif lists and _message_in(annotation) is not None:
+            raise ConfigError(
+                f"{where} takes a batch, so {param.name!r} is many messages; annotate it "
+                "list[Message]"
+            )
+        elif _message_in(element_of(annotation) if lists else annotation) is not None:
             if "message" in taken:
                 raise ConfigError(f"{where} asks for the message twice")
             found.append(ParamMetadata(param.name, "message", annotation))
@@ -181,11 +256,12 @@ def _params(
             passed = len(arguments)
         elif param.default is not param.empty:
             found.append(ParamMetadata(param.name, "default", annotation))
-            arguments.append(Argument(partial(_same, param.default)))
+            arguments.append(Argument(partial(_same, param.default), default=True))
         else:
             raise ConfigError(
                 f"{where}: nothing fills parameter {param.name!r}; a handler takes a payload and "
-                "a Message (annotate it so), and further parameters need defaults"
+                "a Message (annotate it so), or a list of each, and further parameters need "
+                "defaults"
             )
     return tuple(found), tuple(arguments[:passed])
 
@@ -229,6 +305,9 @@ def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
     whole = _looked_up(annotation, names)
     if whole is not None:
         return whole
+    listed = re.fullmatch(r"(?:[\w.]+\.)?(?:list|List|Sequence)\[(.*)\]", annotation.strip())
+    if listed is not None:  # of what is out of reach, but a list all the same
+        return list[_resolved(listed[1], names)]  # type: ignore[misc]
     # `Message[Local]`: of what is out of reach, but a message all the same.
     for name in re.findall(r"[A-Za-z_][\w.]*", annotation):
         part = _looked_up(name, names)
@@ -245,12 +324,64 @@ def _looked_up(text: str, names: dict[str, Any]) -> Any:
     return found["it"]
 
 
-def _payload_type(params: Sequence[ParamMetadata]) -> Any:
+def _payload_type(params: Sequence[ParamMetadata], *, lists: bool) -> Any:
     """What the handler's annotations say of the payload: `order: Order`, `m: Message[Order]`."""
-    for param in params:
-        if param.source == "payload":
-            return param.annotation
-    for param in params:
-        if param.source == "message" and (arguments := get_args(_message_in(param.annotation))):
+    said = [
+        (param.source, element_of(param.annotation) if lists else param.annotation)
+        for param in params
+    ]
+    for source, annotation in said:
+        if source == "payload":
+            return annotation
+    for source, annotation in said:
+        if source == "message" and (arguments := get_args(_message_in(annotation))):
             return arguments[0]
     return Any
+
+
+def element_of(annotation: Any) -> Any:
+    """What a list holds, by its annotation; None for what is no list.
+
+    >>> element_of(list[int]), element_of(list), element_of(int)
+    (<class 'int'>, typing.Any, None)
+    """
+    if get_origin(annotation) is Annotated:
+        return element_of(get_args(annotation)[0])
+    if (get_origin(annotation) or annotation) not in (list, Sequence):
+        return None
+    return (get_args(annotation) or (Any,))[0]
+
+
+def takes_batches(first: Any, payload_type: Any, *, said: bool) -> bool:
+    """Whether a handler takes lists of payloads, by the annotation of its first parameter. Where
+    the payload's type is not known, a list is a payload unless a batch size was `said`.
+
+    >>> takes_batches(list[int], int, said=False), takes_batches(list[int], list[int], said=True)
+    (True, False)
+    """
+    element = element_of(first)
+    if element is None:
+        return False
+    if _message_in(element) is not None:
+        return True
+    if payload_type in (None, Any):
+        return said
+    # A list of lists is a batch of payloads that are lists themselves.
+    return element_of(payload_type) is None or element_of(element) is not None
+
+
+def _no_batches(where: str, first: Any, payload_type: Any) -> str:
+    if element_of(payload_type) is not None and element_of(first) is not None:
+        return (
+            f"{where}: batch_size with a payload that is a list itself; to get many payloads at "
+            f"once, annotate the first parameter as a list of those: list[{_named(payload_type)}]"
+        )
+    kind = "Order" if payload_type in (None, Any) else _named(payload_type)
+    return (
+        f"{where} takes one message at a time; to get batches, annotate its first parameter as "
+        f"list[{kind}], or leave out batch_size and batch_wait"
+    )
+
+
+def _named(kind: Any) -> str:
+    return kind.__name__ if isinstance(kind, type) and not get_args(kind) else repr(kind)

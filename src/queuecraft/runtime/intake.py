@@ -78,14 +78,14 @@ class Intake:
         """Whether a runner should be woken to fetch."""
         return self.fetcher is None and bool(self.parked) and not self.waking
 
-    async def fetch(self, slot: Slot) -> bool:
+    async def fetch(self, slot: Slot, wait: float = WAIT) -> bool:
         """Receive for all runners; False when there is nothing to be done now but wait."""
         if self._solo is not None:
             if self._solo is not slot:
                 _wake(self._quiet)
                 return False
             self.unclaim(slot)  # its message is settled
-        if self.fetcher is not None or self._held_back():
+        if self.fetcher is not None or self.held_back:
             return False
         settler = self.settler
         if settler is not None and settler.held >= self._prefetch:
@@ -95,9 +95,9 @@ class Intake:
             try:
                 if settler is None:
                     settler = await self._join()
-                if settler is not None and not self._held_back():
+                if settler is not None and not self.held_back:
                     self._interruptible = True
-                    got = await settler.subscription.receive(self._prefetch - settler.held, WAIT)
+                    got = await settler.subscription.receive(self._prefetch - settler.held, wait)
                     self._interruptible = False
                     if got and not settler.void:  # else an ack found the connection lost meanwhile
                         self._admit(settler, got)
@@ -128,6 +128,19 @@ class Intake:
             self.waking = False
             if future in self.parked:
                 self.parked.remove(future)
+
+    async def park_for(self, seconds: float) -> None:
+        """The same, but for so many seconds at most."""
+        timer = self._clock.call_later(seconds, self.wake_all)
+        try:
+            await self.park()
+        finally:
+            timer.cancel()
+
+    def wake_all(self) -> None:
+        """Let every parked runner look for work."""
+        for future in self.parked:
+            _wake(future)
 
     def wake(self) -> None:
         """Let one parked runner look for work."""
@@ -178,8 +191,12 @@ class Intake:
         rest = list(self.buffer) if self.lanes is None else self.lanes.clear(running)
         self.buffer.clear()
         self._forget_waiting()
-        self._returning += 1
+        self.returning()
         return rest
+
+    def returning(self) -> None:
+        """Something is about to go back to its queue."""
+        self._returning += 1
 
     def returned(self) -> None:
         """What was taken back is in its queue again."""
@@ -201,8 +218,7 @@ class Intake:
         self.closing = True
         self._interrupt()
         _wake(self._quiet)
-        for future in self.parked:
-            _wake(future)
+        self.wake_all()
 
     def end(self, settler: Settler, running: Iterable[Delivery]) -> None:
         """The session is over: what was received through it is void. What runs still leads the
@@ -226,7 +242,27 @@ class Intake:
         ):
             self._connection.lost(self._driver, error)
 
+    def part(self, delivery: Delivery, *, settled: bool = True) -> None:
+        """A delivery that was handled with others of its key before it is done with."""
+        if self.lanes is not None:
+            self.lanes.part(delivery, settled=settled)
+
     # -- one message without neighbours --------------------------------------------------------
+
+    @property
+    def claimed(self) -> bool:
+        """Whether a message is to run without neighbours."""
+        return self._solo is not None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing is to begin, for now or for good."""
+        return self.closing or self.paused is not None
+
+    @property
+    def held_back(self) -> bool:
+        """Whether nothing is to be received now."""
+        return self.closing or self.paused is not None or self._returning > 0
 
     def claim(self, slot: Slot) -> bool:
         """Keep all other runners from starting anything; False when one has claimed before."""
@@ -253,9 +289,6 @@ class Intake:
             self._quiet = None
 
     # -- inside --------------------------------------------------------------------------------
-
-    def _held_back(self) -> bool:
-        return self.closing or self.paused is not None or self._returning > 0
 
     def _admit(self, settler: Settler, got: Sequence[Delivery]) -> None:
         settler.held += len(got)

@@ -64,6 +64,28 @@ class Lanes:
         del self._lanes[key]
         return None
 
+    def next(self, delivery: Delivery) -> Delivery | None:
+        """The one that waits behind a delivery, which is first in its lane."""
+        lane = None if delivery.sent.key is None else self._lanes.get(delivery.sent.key)
+        return lane[0] if lane else None
+
+    def join(self, delivery: Delivery) -> None:
+        """The next of a lane runs together with those before it."""
+        assert delivery.sent.key is not None
+        self._lanes[delivery.sent.key].popleft()
+
+    def part(self, delivery: Delivery, *, settled: bool) -> None:
+        """One that had joined others is done with; its lane still belongs to the first."""
+        if delivery in self._all:
+            del self._all[delivery]
+            if settled:
+                self._failures.pop(delivery.sent.id, None)
+
+    def rejoin(self, delivery: Delivery) -> None:
+        """One that had joined others is to run again: first of those that wait."""
+        if delivery in self._all and delivery.sent.key is not None:
+            self._lanes[delivery.sent.key].appendleft(delivery)
+
     def failed(self, delivery: Delivery, again: float) -> None:
         """A delivery failed and waits in its lane until a moment of the monotonic clock."""
         id = delivery.sent.id

@@ -34,6 +34,9 @@ class Orphans:
     def __bool__(self) -> bool:
         return bool(self._running or self._finished)
 
+    def __contains__(self, message_id: str) -> bool:
+        return message_id in self._running or message_id in self._finished
+
     def started(self, message_id: str) -> None:
         """The connection broke while this message is being handled."""
         if message_id:

@@ -11,7 +11,7 @@ from queuecraft.model.checks import nearest
 from queuecraft.model.errors import ConfigError
 from queuecraft.model.event import Event
 from queuecraft.model.naming import check_name, queue_name
-from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Policy, Retry
+from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Policy, Retry, is_number
 from queuecraft.model.queue import Binding, DeadLetterTarget, Exchange, Queue
 from queuecraft.model.settings import Settings
 from queuecraft.runtime.handler import Handler, Middleware, checked
@@ -27,6 +27,8 @@ class WorkerOptions(TypedDict, total=False):
     service: str
     concurrency: int
     prefetch: int
+    batch_size: int
+    batch_wait: float
     ordering: Ordering
     retry: Retry | NoRetry
     dead_letter: DeadLetter | NoDeadLetter
@@ -46,6 +48,9 @@ class Plan:
     service: str | None
     concurrency: int
     prefetch: int | None
+    batch_size: int | None
+    batch_wait: float
+    default_batch_size: int
     ordering: Ordering
     policy: Policy
     exchange: Exchange
@@ -69,6 +74,9 @@ class Plan:
             service=options.get("service"),
             concurrency=options.get("concurrency", settings.concurrency),
             prefetch=options.get("prefetch", settings.prefetch),
+            batch_size=options.get("batch_size"),
+            batch_wait=options.get("batch_wait", 0.0),
+            default_batch_size=settings.batch_size,
             ordering=options.get("ordering", "none"),
             policy=Policy(
                 retry=options.get("retry"),
@@ -84,16 +92,20 @@ class Plan:
 
     def check(self, traits: Traits) -> None:
         """Raise `ConfigError` for what cannot work on this broker."""
-        for name in ("concurrency", "prefetch"):
-            value = getattr(self, name)
-            if name == "prefetch" and value is None:
-                continue
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ConfigError(f"{name}={value!r}: expected a whole number from 1 on")
+        _check_count("concurrency", self.concurrency)
+        for name, value in (("prefetch", self.prefetch), ("batch_size", self.batch_size)):
+            if value is not None:
+                _check_count(name, value)
+        _check_wait(self.batch_wait)
         if self.prefetch is not None and self.prefetch < self.concurrency:
             raise ConfigError(
                 f"prefetch={self.prefetch} is less than concurrency={self.concurrency}; "
                 "some handlers would never have work"
+            )
+        if self.prefetch is not None and self.prefetch < self.largest_batch:
+            raise ConfigError(
+                f"prefetch={self.prefetch} is less than batch_size={self.largest_batch}; no batch "
+                "would ever be full"
             )
         if self.ordering not in ("none", "key"):
             raise ConfigError(f"ordering={self.ordering!r}: expected 'none' or 'key'")
@@ -102,16 +114,54 @@ class Plan:
         if self.queue is not None:
             check_name("queue", self.queue.name, traits.max_name)
 
+    def size_of(self, handler: Handler) -> int:
+        """How many messages the handler gets at most at once."""
+        if not handler.in_batches:
+            return 1
+        return handler.batch_size or self.batch_size or self.default_batch_size
+
+    @property
+    def largest_batch(self) -> int:
+        """The most messages that any of its handlers gets at once."""
+        return max(map(self.size_of, self.handlers), default=1)
+
+    @property
+    def enough(self) -> int:
+        """How many messages it holds unless told otherwise: as many as run, and where those are
+        batches as many again, so that the next ones fill while these are handled."""
+        largest = self.largest_batch
+        return self.concurrency * (1 if largest == 1 else 2 * largest)
+
     def with_handler(
         self,
         target: Event[Any] | Queue[Any] | str,
         function: Callable[..., Any],
         match: Mapping[str, Any] | None,
+        batch_size: int | None = None,
+        batch_wait: float | None = None,
     ) -> Plan:
         """The plan with one handler more, and what feeds it."""
         pattern, payload_type = target_of(target)
         check_name("queue" if isinstance(target, Queue) else "event", pattern)
-        handler = Handler(pattern, function, payload_type)
+        if batch_size is not None:
+            _check_count("batch_size", batch_size)
+        if batch_wait is not None:
+            _check_wait(batch_wait)
+        handler = Handler(
+            pattern,
+            function,
+            payload_type,
+            batch_size=batch_size,
+            batch_wait=batch_wait,
+            lists=(self.batch_size or 1) > 1,
+        )
+        handler.check(self.middleware)
+        sizes = (batch_size, self.batch_size)
+        if handler.in_batches and self.size_of(handler) == 1 and not any(sizes):
+            raise ConfigError(
+                f"handler {handler.name} of {pattern!r} takes a list, but nothing says how many: "
+                "give it, or its worker, a batch_size"
+            )
         check_ties([pattern, *(each.pattern for each in self.handlers)])
         plan = replace(self, handlers=(*self.handlers, handler))
         if isinstance(target, Queue):
@@ -173,6 +223,16 @@ def _exchange(given: Exchange | str | None, default: Exchange) -> Exchange:
     if given is None:
         return default
     return given if isinstance(given, Exchange) else Exchange(given, default.type)
+
+
+def _check_count(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(f"{name}={value!r}: expected a whole number from 1 on")
+
+
+def _check_wait(value: Any) -> None:
+    if not is_number(value) or not 0 <= value < float("inf"):
+        raise ConfigError(f"batch_wait={value!r}: expected seconds from 0 on")
 
 
 def _literal(routing_key: str) -> str:

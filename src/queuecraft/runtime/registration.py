@@ -24,7 +24,8 @@ looks at the payload, so that a dict fits a TypedDict and an error says what was
 
 
 class Registration(Generic[T]):
-    """The decorator that `worker.on(event)` gives: takes functions of T, or of `Message[T]`."""
+    """The decorator that `worker.on(event)` gives: takes functions of T, or of `Message[T]`, or,
+    where the worker has a batch size, of a list of either."""
 
     def __init__(self, register: Callable[[Callable[..., Any]], object]) -> None:
         self._register = register
@@ -37,6 +38,34 @@ class Registration(Generic[T]):
     def __call__(
         self, handler: Callable[Concatenate[Message[T], P], R], /
     ) -> Callable[Concatenate[Message[T], P], R]: ...
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[list[T], P], R], /
+    ) -> Callable[Concatenate[list[T], P], R]: ...
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[list[Message[T]], P], R], /
+    ) -> Callable[Concatenate[list[Message[T]], P], R]: ...
+    def __call__(self, handler: Callable[..., Any], /) -> Callable[..., Any]:
+        """Register the function and give it back as it is."""
+        self._register(handler)
+        return handler
+
+
+class BatchRegistration(Generic[T]):
+    """The decorator that `worker.on(event, batch_size=100)` gives: takes functions of a list."""
+
+    def __init__(self, register: Callable[[Callable[..., Any]], object]) -> None:
+        self._register = register
+
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[list[T], P], R], /
+    ) -> Callable[Concatenate[list[T], P], R]: ...
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[list[Message[T]], P], R], /
+    ) -> Callable[Concatenate[list[Message[T]], P], R]: ...
     def __call__(self, handler: Callable[..., Any], /) -> Callable[..., Any]:
         """Register the function and give it back as it is."""
         self._register(handler)
@@ -57,6 +86,14 @@ class MethodRegistration(Generic[T]):
     def __call__(
         self, handler: Callable[Concatenate[Any, Message[T], P], R], /
     ) -> Callable[Concatenate[Any, Message[T], P], R]: ...
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[Any, list[T], P], R], /
+    ) -> Callable[Concatenate[Any, list[T], P], R]: ...
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[Any, list[Message[T]], P], R], /
+    ) -> Callable[Concatenate[Any, list[Message[T]], P], R]: ...
     def __call__(self, handler: Callable[..., Any], /) -> Callable[..., Any]:
         """Mark the method and give it back as it is."""
         self._mark(handler)

@@ -144,15 +144,11 @@ class Runner:
         self, slot: Slot, delivery: Delivery, settler: Settler, error: BaseException, took: float
     ) -> bool:
         """A handler raised. False when this is the end of the runner."""
-        consumer, task = self._consumer, slot.task
-        assert task is not None
-        cancelled = isinstance(error, asyncio.CancelledError)
-        if cancelled and task.cancelling() and not slot.lapsed:
+        consumer = self._consumer
+        if ends_runner(slot, error):
             return False
-        if isinstance(error, GeneratorExit) and not _at_work(task):
-            return False  # nobody raised it: the loop is closed, and we are being thrown away
         if slot.by_hand or slot.lapsed:
-            if not (cancelled and slot.lapsed):
+            if not (isinstance(error, asyncio.CancelledError) and slot.lapsed):
                 consumer.log.error(
                     "handler of %s in %s failed after its message was settled",
                     delivery.sent.id,
@@ -189,6 +185,16 @@ class Runner:
         settler = self._consumer.intake.settler
         if settler is not None and settler.waiting and not settler.flushing:
             _ = self._consumer.errands.start(self._consumer.flush_now(settler))
+
+
+def ends_runner(slot: Slot, error: BaseException) -> bool:
+    """Whether an exception is meant for the runner itself, and was not raised by its handler."""
+    task = slot.task
+    assert task is not None
+    if isinstance(error, asyncio.CancelledError):
+        return task.cancelling() > 0 and not slot.lapsed
+    # Nobody raised this one if the loop is closed: we are being thrown away.
+    return isinstance(error, GeneratorExit) and not _at_work(task)
 
 
 def _at_work(task: asyncio.Task[None]) -> bool:

@@ -14,6 +14,7 @@ from queuecraft.model.metadata import ConsumeMetadata, QueueMetadata
 from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Policy, Retry
 from queuecraft.model.queue import DeadLetterTarget, Queue
 from queuecraft.model.types import T
+from queuecraft.runtime.batch import Batch
 from queuecraft.runtime.consumer import Consumer
 from queuecraft.runtime.control import ByHand
 from queuecraft.runtime.counters import Counters
@@ -21,7 +22,7 @@ from queuecraft.runtime.engine import Engine
 from queuecraft.runtime.facts import WorkerStarted, WorkerStopped
 from queuecraft.runtime.handler import Call, Handler
 from queuecraft.runtime.plan import Ordering, Plan, WorkerOptions
-from queuecraft.runtime.registration import Registration
+from queuecraft.runtime.registration import BatchRegistration, Registration
 from queuecraft.runtime.router import Router
 from queuecraft.runtime.threads import Threads
 
@@ -69,7 +70,23 @@ class Worker:
         self, event: Event[T] | Queue[T], *, match: Mapping[str, Any] | None = None
     ) -> Registration[T]: ...
     @overload
-    def on(self, event: str, *, match: Mapping[str, Any] | None = None) -> Registration[Any]: ...
+    def on(
+        self,
+        event: Event[T] | Queue[T],
+        *,
+        batch_size: int,
+        batch_wait: float | None = None,
+        match: Mapping[str, Any] | None = None,
+    ) -> BatchRegistration[T]: ...
+    @overload
+    def on(
+        self,
+        event: str,
+        *,
+        batch_size: int | None = None,
+        batch_wait: float | None = None,
+        match: Mapping[str, Any] | None = None,
+    ) -> Registration[Any]: ...
     @overload
     def on(
         self,
@@ -105,9 +122,31 @@ class Worker:
     @overload
     def on(
         self,
+        event: Event[T] | Queue[T],
+        handler: Callable[Concatenate[list[T], ...], object],
+        *,
+        batch_size: int | None = None,
+        batch_wait: float | None = None,
+        match: Mapping[str, Any] | None = None,
+    ) -> Self: ...
+    @overload
+    def on(
+        self,
+        event: Event[T] | Queue[T],
+        handler: Callable[Concatenate[list[Message[T]], ...], object],
+        *,
+        batch_size: int | None = None,
+        batch_wait: float | None = None,
+        match: Mapping[str, Any] | None = None,
+    ) -> Self: ...
+    @overload
+    def on(
+        self,
         event: str,
         handler: Callable[..., object],
         *,
+        batch_size: int | None = None,
+        batch_wait: float | None = None,
         match: Mapping[str, Any] | None = None,
     ) -> Self: ...
     def on(
@@ -115,8 +154,10 @@ class Worker:
         event: Event[Any] | Queue[Any] | str,
         handler: Callable[..., object] | None = None,
         *,
+        batch_size: int | None = None,
+        batch_wait: float | None = None,
         match: Mapping[str, Any] | None = None,
-    ) -> Registration[Any] | Self:
+    ) -> Registration[Any] | BatchRegistration[Any] | Self:
         """Handle an event, or every event of a pattern with `*` and `#`; as a decorator, or with
         the function as second argument. `match` are the header values wanted of a headers
         exchange.
@@ -125,18 +166,31 @@ class Worker:
         >>> audit = QueueCraft().worker("audit")
         >>> @audit.on("order.#")
         ... async def note(message: Message) -> None: ...
+
+        A handler whose first parameter is a list gets up to `batch_size` messages at once. It is
+        given what is there: a message waits for company `batch_wait` seconds, by default not at
+        all, because under load the next batch fills while this one is handled.
+
+        >>> @audit.on("user.*", batch_size=100)
+        ... async def store(users: list[dict]) -> None: ...
         """
+
         if handler is None:
-            return Registration(lambda function: self._add(event, function, match))
-        return self._add(event, handler, match)
+            return Registration(
+                lambda function: self._add(event, function, match, batch_size, batch_wait)
+            )
+        return self._add(event, handler, match, batch_size, batch_wait)
 
     def _add(
         self,
         target: Event[Any] | Queue[Any] | str,
         function: Callable[..., Any],
         match: Mapping[str, Any] | None,
+        batch_size: int | None,
+        batch_wait: float | None,
     ) -> Self:
-        return self._change(self._plan.with_handler(target, function, match))
+        plan = self._plan.with_handler(target, function, match, batch_size, batch_wait)
+        return self._change(plan)
 
     # -- the fluent way to say the same options ------------------------------------------------
 
@@ -168,6 +222,14 @@ class Worker:
     def prefetch(self, messages: int) -> Self:
         """How many messages may be received and not yet settled."""
         return self._change(replace(self._plan, prefetch=messages))
+
+    def batch_size(self, messages: int) -> Self:
+        """How many messages its handlers of lists get at most at once."""
+        return self._change(replace(self._plan, batch_size=messages))
+
+    def batch_wait(self, seconds: float) -> Self:
+        """How long a batch that is not full waits for more messages."""
+        return self._change(replace(self._plan, batch_wait=seconds))
 
     def ordering(self, ordering: Ordering) -> Self:
         """`"key"`: messages of one key in order, keys side by side."""
@@ -203,6 +265,12 @@ class Worker:
         if not self._plan.handlers:
             name = self._plan.queue.name if self._plan.queue else "this worker"
             raise ConfigError(f"{name!r} has no handlers; add one with .on(event, function)")
+        given = self._plan.batch_size or 1
+        if given > 1 and not any(handler.in_batches for handler in self._plan.handlers):
+            raise ConfigError(
+                f"worker {self.queue_name!r} has batch_size={given}, and no handler that takes a "
+                "list; annotate the first parameter of one as list[…], or leave out batch_size"
+            )
         self.definition  # noqa: B018  every name in it is checked
         return self
 
@@ -341,10 +409,16 @@ class Worker:
         control = ByHand()
         threads = Threads(definition.name)
         middleware = (*engine.middleware, *plan.middleware)
-        calls = [
-            (handler, handler.compile(engine.codec, control, threads, middleware))
-            for handler in plan.handlers
-        ]
+        calls: list[tuple[Handler, Call]] = []
+        batches: list[Batch] = []
+        for handler in plan.handlers:
+            if not handler.in_batches:
+                calls.append((handler, handler.compile(engine.codec, control, threads, middleware)))
+                continue
+            read, run = handler.compile_batch(engine.codec, control, threads, middleware)
+            wait = plan.batch_wait if handler.batch_wait is None else handler.batch_wait
+            batches.append(Batch(read, run, size=plan.size_of(handler), wait=wait))
+            calls.append((handler, batches[-1]))
         self._threads = threads
         self._consumer = Consumer(
             definition.name,
@@ -356,12 +430,14 @@ class Worker:
             engine.facts,
             engine.clock,
             concurrency=plan.concurrency,
-            prefetch=plan.prefetch or max(plan.concurrency, IN_LANES if self.ordered else 1),
+            prefetch=plan.prefetch or max(plan.enough, IN_LANES if self.ordered else 1),
             ordered=self.ordered,
             threaded=frozenset(call for handler, call in calls if handler.sync),
             flush_publishes=engine.publisher.flush,
         )
         control.serve(self._consumer)
+        for batch in batches:
+            batch.serve(self._consumer)
         self._stopped.clear()
         self._state = "running"
         engine.watchdog.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from os import urandom
 from typing import Any, Unpack, overload
 
@@ -224,6 +224,72 @@ class MockQueueCraft(QueueCraft):
         invalid-payload
         """
         worker, name, kind = self._addressee(to, event)
+        message = self._message(
+            worker,
+            name,
+            kind,
+            payload,
+            body=body,
+            attempt=attempt,
+            headers=headers,
+            key=key,
+            message_id=message_id,
+        )
+        (outcome,) = await self._outcomes(worker, [message], timeout)
+        return outcome
+
+    async def deliver_many(
+        self,
+        to: Worker | Event[Any] | str,
+        payloads: Iterable[object],
+        *,
+        event: Event[Any] | str | None = None,
+        attempt: int = 1,
+        headers: Headers | None = None,
+        key: str | None = None,
+        timeout: float = 5.0,
+    ) -> list[Outcome]:
+        """The same for many payloads at once, and what became of each: a handler of lists gets them
+        in batches. With `batch_wait`, one that is not full waits until `clock.advance`.
+
+        >>> from queuecraft import BatchFailed
+        >>> async def main():
+        ...     async with MockQueueCraft() as mock:
+        ...         audit = mock.worker("audit")
+        ...
+        ...         @audit.on("order.paid", batch_size=10)
+        ...         async def store(orders: list[dict]) -> None:
+        ...             print("storing", len(orders))
+        ...             raise BatchFailed({1: ValueError("no such customer")})
+        ...
+        ...         outcomes = await mock.deliver_many(audit, [{"id": n} for n in range(3)])
+        ...         print([type(outcome).__name__ for outcome in outcomes])
+        >>> asyncio.run(main())
+        storing 3
+        ['Acked', 'Retried', 'Acked']
+        """
+        worker, name, kind = self._addressee(to, event)
+        messages = [
+            self._message(worker, name, kind, each, attempt=attempt, headers=headers, key=key)
+            for each in payloads
+        ]
+        return await self._outcomes(worker, messages, timeout)
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _message(
+        self,
+        worker: Worker,
+        name: str,
+        kind: Any,
+        payload: object,
+        *,
+        body: bytes | None = None,
+        attempt: int,
+        headers: Headers | None,
+        key: str | None,
+        message_id: str | None = None,
+    ) -> Outgoing:
         encoding = None
         codec = self._engine.codec
         if body is None:
@@ -231,7 +297,7 @@ class MockQueueCraft(QueueCraft):
         told: dict[str, HeaderValue] = dict(headers or {})
         if attempt > 1:
             told[RETRY_COUNT] = attempt - 1
-        message = Outgoing(
+        return Outgoing(
             body,
             message_id or urandom(16).hex(),
             routing_key=name,
@@ -242,17 +308,28 @@ class MockQueueCraft(QueueCraft):
             queue=worker.queue_name,
             headers=told,
         )
+
+    async def _outcomes(
+        self, worker: Worker, messages: Sequence[Outgoing], timeout: float
+    ) -> list[Outcome]:
         await worker.start()
-        with self._outcome_of(message.id, worker.queue_name) as outcome:
-            await self.driver.inner.send([message])
+        with ExitStack() as watching:
+            outcomes = [
+                watching.enter_context(self._outcome_of(message.id, worker.queue_name))
+                for message in messages
+            ]
+            await self.driver.inner.send(messages)
             try:
                 async with asyncio.timeout(timeout):
-                    return await outcome
+                    return [await outcome for outcome in outcomes]
             except TimeoutError:
-                msg = f"{worker} did not finish message {message.id} within {timeout:g} s"
+                late = next(
+                    message.id
+                    for message, outcome in zip(messages, outcomes, strict=True)
+                    if outcome.cancelled() or not outcome.done()
+                )
+                msg = f"{worker} did not finish message {late} within {timeout:g} s"
                 raise AssertionError(msg) from None
-
-    # -- inside --------------------------------------------------------------------------------
 
     def _record(self, fact: MessagesPublished) -> None:
         self.records += [Record(message, self._engine.codec) for message in fact.messages]
