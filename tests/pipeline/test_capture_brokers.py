@@ -51,6 +51,12 @@ async def test_redis(point: str, mode: str, lake: Lake, redis_url: str) -> None:
     await _loses_nothing(f"{redis_url}&mode={mode}", point, lake)
 
 
+@pytest.mark.faults
+@pytest.mark.parametrize("point", MOST_TELLING)
+async def test_kafka(point: str, lake: Lake, kafka_url: str) -> None:
+    await _loses_nothing(f"{kafka_url}&session_timeout=1", point, lake)
+
+
 async def test_what_redis_would_forget_is_refused(lake: Lake, redis_url: str) -> None:
     url = f"{redis_url}&mode=list"
     async with QueueCraft(url, redis_delivery="at-most-once") as qc:

@@ -40,7 +40,8 @@ class _Reading:
         self.strict = strict
 
     def log(self) -> Log:
-        return log_of(self.place.settings(), self.place.queue, strict=self.strict)
+        place = self.place
+        return log_of(place.settings(), place.queue, event=place.event, strict=self.strict)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:  # what Spark makes of no partitions
@@ -66,7 +67,12 @@ class _Reading:
         place = rows.schema.get_field_index("at")
         at = rows.schema.field(place)
         moments = pa.array([round(log.moment(each) * 1_000_000) for each in found], pa.int64())
-        return rows.set_column(place, at, moments.cast(at.type)).select(list(self.columns))
+        rows = rows.set_column(place, at, moments.cast(at.type))
+        if log.event:  # it has come to no queue
+            place = rows.schema.get_field_index("queue")
+            queue = rows.schema.field(place)
+            rows = rows.set_column(place, queue, pa.nulls(len(found), queue.type))
+        return rows.select(list(self.columns))
 
 
 class LogReader(_Reading, DataSourceReader):

@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from queuecraft.drivers.base import Delivery
-from queuecraft.model.errors import UnsupportedFeature
+from queuecraft.model.errors import ConfigError, UnsupportedFeature
 from queuecraft.model.settings import Settings
 
 Offset: TypeAlias = dict[str, Any]
@@ -21,18 +21,27 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
         "redis": "queuecraft.pipeline.source.redis:RedisLog",
         "rediss": "queuecraft.pipeline.source.redis:RedisLog",
+        "kafka": "queuecraft.pipeline.source.kafka:KafkaLog",
+        "kafkas": "queuecraft.pipeline.source.kafka:KafkaLog",
     }
 )
 """Which brokers have such messages, by the scheme of their URLs; loaded when it is first used."""
 
 
 class Log(ABC):
-    """The log of one queue or topic. The checkpoint of a query is all that remembers where it is:
+    """The log of one queue or event. The checkpoint of a query is all that remembers where it is:
     nothing is acknowledged, and reading the same range again gives the same messages."""
 
-    def __init__(self, settings: Settings, name: str, *, strict: bool) -> None:
+    events: ClassVar[bool] = False
+    """Whether events are kept by themselves, apart from the queues that they are for."""
+
+    def __init__(
+        self, settings: Settings, name: str, *, event: bool = False, strict: bool = True
+    ) -> None:
         self.settings = settings
         self.name = name
+        self.event = event
+        """Whether it is the log of an event; else that of a queue."""
         self.strict = strict
         """Whether messages that were deleted before they were read are an error."""
 
@@ -66,7 +75,7 @@ class Log(ABC):
         """When a message came into the log, which is always the same."""
 
 
-def log_of(settings: Settings, name: str, *, strict: bool = True) -> Log:
+def log_of(settings: Settings, name: str, *, event: bool = False, strict: bool = True) -> Log:
     """The log of that name at a broker, not yet open.
 
     >>> log_of(Settings(url="redis://cache/0?mode=stream"), "billing").name
@@ -82,6 +91,18 @@ def log_of(settings: Settings, name: str, *, strict: bool = True) -> Log:
             "stopped; capture the queue into a lake, and read that: queuecraft lake capture",
             queue=name,
         )
-    module, kind = BUILT_IN[scheme].split(":")
-    made: Log = getattr(import_module(module), kind)(settings, name, strict=strict)
-    return made
+    module, name_of_kind = BUILT_IN[scheme].split(":")
+    try:
+        kind: type[Log] = getattr(import_module(module), name_of_kind)
+    except ModuleNotFoundError as error:
+        if error.name != "confluent_kafka":
+            raise
+        raise ConfigError(
+            "kafka:// needs the package confluent-kafka; run: pip install 'queuecraft[kafka]'"
+        ) from None
+    if event and not kind.events:
+        raise UnsupportedFeature(
+            f"{scheme}:// keeps events only in the queues that are bound to them; name one: "
+            ".option('stream', …)"
+        )
+    return kind(settings, name, event=event, strict=strict)

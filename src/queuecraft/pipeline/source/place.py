@@ -13,13 +13,15 @@ class Place:
     """A connection by its name, never by its address: that is looked up where it is used.
 
     >>> Place("shop", "billing")
-    Place(connection='shop', queue='billing', local=False)
+    Place(connection='shop', queue='billing', local=False, event=False)
     """
 
     connection: str
     queue: str
     local: bool = False
     """Whether everything runs on one machine."""
+    event: bool = False
+    """Whether it is not a queue that is named, but an event."""
 
     def settings(self) -> Settings:
         """Those of the connection, as this machine has them."""

@@ -29,8 +29,8 @@ from queuecraft.pipeline.source.writers import Job, QueueStreamWriter, QueueWrit
 
 LAKE = ("lake", "path")
 SNAPSHOT = ("connection", "queue", "limit", "force")
-LOG = ("connection", "stream", "starting", "ending", "fail_on_data_loss")
-FOLLOWED = ("connection", "stream", "queue", "starting", "max_rows", "fail_on_data_loss")
+LOG = ("connection", "stream", "event", "starting", "ending", "fail_on_data_loss")
+FOLLOWED = ("connection", "stream", "queue", "event", "starting", "max_rows", "fail_on_data_loss")
 WRITTEN = (
     *("connection", "queue", "event", "exchange", "content_type", "unroutable"),
     *("id_seed", "rate", "tasks"),
@@ -55,7 +55,7 @@ class QueueCraftSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         said = Options(self.options, tuple(dict.fromkeys((*LAKE, *SNAPSHOT, *LOG))))
-        kind = said.one_of(*LAKE, "queue", "stream")
+        kind = said.one_of(*LAKE, "queue", "stream", "event")
         columns = columns_of(schema)
         if kind in LAKE:
             lake = Options(self.options, LAKE)
@@ -86,7 +86,7 @@ class QueueCraftSource(DataSource):
             )
         said = Options(self.options, FOLLOWED)
         return FollowingReader(
-            self._place(said, said.one_of("stream", "queue")),
+            self._place(said, said.one_of("stream", "queue", "event")),
             columns_of(schema),
             starting=said.text("starting") or EARLIEST,
             rows=said.whole("max_rows", 1),
@@ -100,7 +100,8 @@ class QueueCraftSource(DataSource):
         return QueueStreamWriter(self._job(schema, overwrite))
 
     def _place(self, said: Options, kind: str) -> Place:
-        return Place(said.text("connection") or DEFAULT, said.text(kind) or "", self.site.local)
+        name, connection = said.text(kind) or "", said.text("connection") or DEFAULT
+        return Place(connection, name, self.site.local, kind == "event")
 
     def _job(self, schema: StructType, overwrite: bool) -> Job:
         said = Options(self.options, WRITTEN)
