@@ -9,13 +9,23 @@ from tests.brokers.fixtures import (
     kafka,
     kafka_url,
     kcat,
+    pytest_terminal_summary,
     rabbitmq,
     rabbitmq_url,
     redis,
     redis_url,
 )
 
-__all__ = ["kafka", "kafka_url", "kcat", "rabbitmq", "rabbitmq_url", "redis", "redis_url"]
+__all__ = [
+    "kafka",
+    "kafka_url",
+    "kcat",
+    "pytest_terminal_summary",
+    "rabbitmq",
+    "rabbitmq_url",
+    "redis",
+    "redis_url",
+]
 
 # The programs that tests start are not measured: it would slow them down, and many are killed.
 if "PYTEST_XDIST_WORKER" in os.environ:

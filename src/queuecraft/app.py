@@ -17,7 +17,7 @@ from queuecraft.clock import Clock
 from queuecraft.codec import Codec, Compressors, Serializers
 from queuecraft.config import settings_from_environment, settings_from_file
 from queuecraft.config.options import Options, parted
-from queuecraft.drivers.base import Driver
+from queuecraft.drivers.base import Driver, Gauge
 from queuecraft.drivers.registry import Drivers
 from queuecraft.drivers.target import Target
 from queuecraft.model.errors import ConfigError, ConnectionLost, PublishError, QueueError
@@ -299,8 +299,9 @@ class QueueCraft:
     def worker(
         self, queue: str | Queue[Any] | None = None, **options: Unpack[WorkerOptions]
     ) -> Worker:
-        """A worker for a queue. Options: `service, concurrency, prefetch, ordering, retry,
-        dead_letter, ttl, ack_timeout, max_redeliveries, exchange, middleware, durable`.
+        """A worker for a queue. Options: `service, concurrency, prefetch, batch_size, batch_wait,
+        ordering, retry, dead_letter, ttl, ack_timeout, max_redeliveries, exchange, middleware,
+        durable`.
 
         >>> from queuecraft import QueueCraft, Retry
         >>> QueueCraft().worker("billing", retry=Retry(max_retries=5), concurrency=8)
@@ -337,7 +338,13 @@ class QueueCraft:
         found = channel_of(instance)
         worker = self._make_worker(found.queue, found.options)
         for consumed, method in handlers_of(instance):
-            worker.on(consumed.event, method, match=consumed.match)
+            worker.on(
+                consumed.event,
+                method,
+                match=consumed.match,
+                batch_size=consumed.batch_size,
+                batch_wait=consumed.batch_wait,
+            )
         self._workers.append(worker)
         return worker
 
@@ -514,6 +521,17 @@ class QueueCraft:
             return total
         written, dropped = self._journal.written, self._journal.dropped
         return replace(total, journal_written=written, journal_dropped=dropped)
+
+    def get_broker_gauges(self) -> Sequence[Gauge]:
+        """What the client of the broker measures, where the URL asks for it: on Kafka, with
+        `statistics=5`, every five seconds.
+
+        >>> from queuecraft import QueueCraft
+        >>> QueueCraft().get_broker_gauges()
+        ()
+        """
+        driver = self._engine.connection.current
+        return () if driver is None else driver.gauges()
 
     # -- life ----------------------------------------------------------------------------------
 

@@ -250,6 +250,14 @@ async def test_a_name_no_broker_takes_is_refused(stage: Stage, name: str) -> Non
     assert await stage.qc.admin.queues() == []
 
 
+async def test_a_broker_that_keeps_nothing_cannot_set_a_queue_back(stage: Stage) -> None:
+    await stage.qc.admin.declare("billing")
+    with pytest.raises(UnsupportedFeature, match=r"local keeps nothing.*lake replay"):
+        await stage.qc.admin.rewind("billing", datetime.now(UTC))
+    with pytest.raises(ConfigError, match="time zone"):
+        await stage.qc.admin.rewind("billing", datetime(2030, 1, 1))  # noqa: DTZ001
+
+
 async def test_virtual_hosts_are_refused_where_there_are_none(stage: Stage) -> None:
     with pytest.raises(UnsupportedFeature, match="local has no virtual hosts; give each tenant"):
         await stage.qc.admin.virtual_hosts()

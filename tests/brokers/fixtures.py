@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NoReturn
 
@@ -14,6 +15,8 @@ from tests.brokers.kcat import Kcat
 from tests.brokers.rabbitmq import VARIABLE, RabbitMQ
 from tests.brokers.redis import VARIABLE as REDIS_VARIABLE
 from tests.brokers.redis import Redis
+
+NOT_TESTED = "NOT TESTED, "
 
 
 @pytest.fixture(scope="session")
@@ -92,8 +95,21 @@ def kcat() -> Kcat:
     return Kcat()
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say at the end, where nobody can miss it, which brokers were not tested at all."""
+    told = Counter(
+        str(report.longrepr[2])
+        for report in terminalreporter.getreports("skipped")
+        if isinstance(report.longrepr, tuple)
+    )
+    for reason, count in told.items():
+        if NOT_TESTED in reason:
+            text = f"{reason.removeprefix('Skipped: ')} ({count} tests were skipped)"
+            terminalreporter.write_line(text, red=True, bold=True)
+
+
 def do_without(reason: str) -> NoReturn:
     """Skip what needs a broker that cannot be had, aloud; where nothing may be left out, fail."""
     if in_ci():
-        pytest.fail(f"NOT TESTED, {reason}", pytrace=False)
-    pytest.skip(f"NOT TESTED, {reason}")
+        pytest.fail(f"{NOT_TESTED}{reason}", pytrace=False)
+    pytest.skip(f"{NOT_TESTED}{reason}")

@@ -22,10 +22,12 @@ import msgspec
 
 from queuecraft import failpoints
 from tests.faults import operator, publisher, worker
+from tests.faults.kafka import ordered
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = {
     "operator": operator.begin,
+    "ordered": ordered.begin,
     "publisher": publisher.begin,
     "worker": worker.begin,
 }

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from queuecraft import ConfigError, Event, Message, QueueCraft, Retry
-from queuecraft.drivers.base import Delivery, Outgoing, QueueInfo
+from queuecraft.drivers.base import Delivery, Gauge, Outgoing, QueueInfo
 from queuecraft.observers.prometheus import OTHER, PrometheusObserver
 from queuecraft.runtime.counters import Metrics
 from queuecraft.runtime.facts import MessagesPublished, MessagesSucceeded
@@ -40,6 +40,10 @@ class Source:
 
     def __init__(self) -> None:
         self.observers: dict[Any, Any] = {}
+        self.gauges: list[Gauge] = []
+
+    def get_broker_gauges(self) -> list[Gauge]:
+        return self.gauges
 
     def get_metrics(self) -> Metrics:
         return Metrics()
@@ -165,6 +169,24 @@ async def test_the_connection_is_told_as_one_number_and_as_its_state() -> None:
             ("connected",)
         ]
     assert samples(metrics)["queuecraft_connection_state"][("closed",)] == 1
+
+
+def test_what_the_client_of_a_broker_measures_is_shown_as_it_is_named() -> None:
+    source = Source()
+    metrics = PrometheusObserver(labels={"service": "shop"}, max_names=2)
+    metrics.attach(source)
+    source.gauges = [Gauge("depth", "How deep.", {}, 3.0)]
+    source.gauges += [
+        Gauge("lag", "How late.", {"topic": f"t\n{n}", "partition": "0"}, n + 1.0) for n in range(4)
+    ]
+    shown = samples(metrics)
+    assert shown["queuecraft_depth"] == {("shop",): 3.0}
+    by_topic = {labels[-1]: value for labels, value in shown["queuecraft_lag"].items()}
+    assert len(by_topic) == 3
+    assert by_topic["other"] == 7.0
+    assert not any("\n" in name for name in by_topic)
+    source.gauges = []
+    assert "queuecraft_lag" not in samples(metrics)
 
 
 async def test_what_was_published_before_it_was_attached_is_counted_too() -> None:

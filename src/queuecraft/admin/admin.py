@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from queuecraft.admin.moving import Moving
@@ -17,6 +18,8 @@ from queuecraft.drivers.base import (
     Exchange,
     Queue,
     QueueInfo,
+    Rewinding,
+    Rewound,
     Topology,
     VirtualHosts,
 )
@@ -248,6 +251,18 @@ class Admin:
             await self._info(driver, queue, "delete")
             await driver.delete(queue)
 
+    async def rewind(self, queue: str, to: datetime, *, dry_run: bool = False) -> list[Rewound]:
+        """Let a queue have again what it was given since a moment; says how much of each
+        partition. Only on Kafka, which keeps what was consumed, and while no worker consumes. A
+        dry run only counts."""
+        if to.tzinfo is None:
+            raise ConfigError(
+                f"rewind({queue!r}, {to!r}): say in which time zone, as with tzinfo=UTC"
+            )
+        async with self._broker() as driver:
+            await self._info(driver, queue, "rewind")
+            return list(await _rewinding(driver).rewind(queue, to, dry_run=dry_run))
+
     async def move(
         self,
         source: str,
@@ -407,6 +422,18 @@ def _divided(driver: Driver) -> VirtualHosts:
         raise UnsupportedFeature(
             f"{name} has no virtual hosts; give each tenant a prefix or an address of its own",
             broker=name,
+        )
+    return driver
+
+
+def _rewinding(driver: Driver) -> Rewinding:
+    if not isinstance(driver, Rewinding):
+        name = driver.traits.name
+        raise UnsupportedFeature(
+            f"{name} keeps nothing that was consumed, so a queue cannot be set back; send messages "
+            "again from the archive with `queuecraft lake replay`",
+            broker=name,
+            operation="rewind",
         )
     return driver
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import ClassVar, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
@@ -30,12 +31,15 @@ __all__ = [
     "Delivery",
     "Driver",
     "Exchange",
+    "Gauge",
     "Move",
     "Outgoing",
     "Queue",
     "QueueInfo",
     "Receipt",
     "Rejected",
+    "Rewinding",
+    "Rewound",
     "Subscription",
     "Topology",
     "Traits",
@@ -128,6 +132,16 @@ class Topology:
     consumers: tuple[ConsumerInfo, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A number that the client of a broker measures: what it is called, what it means."""
+
+    name: str
+    text: str
+    labels: Mapping[str, str]
+    value: float
+
+
 class Driver(ABC):
     """One broker at one address. Building it does nothing; `open` may be called again after
     `close` or after a `ConnectionLost`, and starts afresh with no subscriptions.
@@ -151,6 +165,11 @@ class Driver(ABC):
     def blocked(self) -> str | None:
         """Why the broker takes no messages though the connection stands, if it says so."""
         return None
+
+    def gauges(self) -> Sequence[Gauge]:
+        """What the client of the broker measures, as of now, where it was asked to. May be called
+        from any thread."""
+        return ()
 
     @abstractmethod
     async def prepare(self, exchanges: Sequence[Exchange]) -> None:
@@ -216,6 +235,24 @@ class VirtualHosts(Protocol):
 
     async def make_virtual_host(self, name: str) -> None:
         """Make one, in which the user may do everything. Idempotent."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rewound:
+    """How much of a queue comes again, in one of the places where its broker keeps it."""
+
+    place: str  # a partition, by its topic and number: "order.placed/0"
+    messages: int  # at most: the broker knows places, not whether there is something in each
+
+
+@runtime_checkable
+class Rewinding(Protocol):
+    """A driver whose broker keeps what was consumed, and lets a queue have it again."""
+
+    async def rewind(self, queue: str, to: datetime, *, dry_run: bool) -> Sequence[Rewound]:
+        """Let an existing queue go on from what was stored at that moment; never forwards. Says
+        what comes again. A dry run changes nothing."""
         ...
 
 

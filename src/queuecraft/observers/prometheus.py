@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from queuecraft.drivers.base import QueueInfo
+from queuecraft.drivers.base import Gauge, QueueInfo
 from queuecraft.model.errors import ConfigError
 from queuecraft.observers.log import printable
 from queuecraft.runtime.counters import Metrics
@@ -38,7 +38,7 @@ OTHER = "other"
 
 _PREFIX = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
-_OURS = frozenset({"event", "queue", "outcome", "state", "le"})
+_OURS = frozenset({"event", "queue", "outcome", "state", "le", "broker", "topic", "partition"})
 _STATES: tuple[ConnectionState, ...] = (
     "disconnected",
     "connecting",
@@ -59,6 +59,7 @@ class Source(Protocol):
     @property
     def connection_state(self) -> ConnectionState: ...
     def get_metrics(self) -> Metrics: ...
+    def get_broker_gauges(self) -> Sequence[Gauge]: ...
     def observe(self, kind: type[F], observer: Callable[[F], object]) -> Callable[[], None]: ...
 
 
@@ -233,6 +234,13 @@ class PrometheusObserver:
                 ("queue", "state"),
                 list(_depths(self._depths)),
             )
+        for name, gauges in _by_name(source.get_broker_gauges()).items():
+            labels = tuple(gauges[0].labels)
+            samples: list[Sample] = [
+                (tuple(printable(each.labels[label]) for label in labels), each.value)
+                for each in gauges
+            ]
+            yield self._gauge(name, gauges[0].text, labels, samples)
         for name, (text, value) in self._gauges.items():
             family = self._counter if name.endswith("_total") else self._gauge
             yield family(name.removesuffix("_total"), text, (), [((), value)])
@@ -336,6 +344,13 @@ class _Spread:
             reached += count
             buckets.append((bound, reached))
         return buckets, self.total
+
+
+def _by_name(gauges: Iterable[Gauge]) -> dict[str, list[Gauge]]:
+    found: dict[str, list[Gauge]] = {}
+    for each in gauges:
+        found.setdefault(each.name, []).append(each)
+    return found
 
 
 def _depths(queues: Iterable[QueueInfo]) -> Iterator[Sample]:

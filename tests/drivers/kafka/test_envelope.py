@@ -9,6 +9,7 @@ from confluent_kafka import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queuecraft.codec.headers import CONTENT_TYPE, EVENT, ID, PUBLISHED_AT
 from queuecraft.drivers.base import Outgoing
 from queuecraft.drivers.kafka.envelope import TYPES, Header, message_of, packed
 
@@ -73,6 +74,26 @@ def test_what_is_packed_is_the_same_when_it_comes_back(message: Outgoing) -> Non
     assert dict(back.headers) == dict(message.headers)
     kinds = {name: type(value) for name, value in message.headers.items()}
     assert {name: type(value) for name, value in back.headers.items()} == kinds
+
+
+ODD = st.none() | st.binary(max_size=4) | st.sampled_from([b"1500", b"9" * 15, b"9" * 40, b"-1"])
+
+
+@given(ODD, ODD, ODD, ODD)
+def test_the_usual_headers_are_read_the_same_in_any_order(
+    id: bytes | None, event: bytes | None, published: bytes | None, kind: bytes | None
+) -> None:
+    usual: list[Header] = [
+        (ID, id),
+        (EVENT, event),
+        (PUBLISHED_AT, published),
+        (CONTENT_TYPE, kind),
+    ]
+    ours = message_of(record(b"{}", b"ada", usual), "events", "order.placed")
+    theirs = message_of(record(b"{}", b"ada", usual[::-1]), "events", "order.placed")
+    for name in FIELDS:
+        assert getattr(ours, name) == getattr(theirs, name), name
+    assert dict(ours.headers) == dict(theirs.headers) == {}
 
 
 @pytest.mark.parametrize("headers", [None, [], [("trace", b"t-1")]])

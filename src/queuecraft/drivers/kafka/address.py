@@ -22,6 +22,7 @@ _OPTIONS: Final = (
     "session_timeout",
     "drain_timeout",
     "refresh",
+    "statistics",
 )
 
 
@@ -44,6 +45,8 @@ class Address:
     """Seconds that handlers have to finish when a partition goes to another process."""
     refresh: float = 2.0
     """Seconds after which new topics are noticed."""
+    statistics: float | None = None
+    """Seconds after which librdkafka tells anew what it measures; None if it need not."""
 
     def client(self, credentials: Credentials | None, timeout: float) -> dict[str, Any]:
         """The settings that every client of librdkafka needs."""
@@ -72,14 +75,38 @@ class Address:
             if not self.encryption.verified:
                 settings["ssl.endpoint.identification.algorithm"] = "none"
         if credentials is not None:
+            if not (credentials.username and credentials.password):
+                raise ConfigError(
+                    "Kafka wants both a user and a password; give them as user:password@ in the "
+                    "URL, or as credentials="
+                )
             settings |= {
                 "sasl.mechanism": self.mechanism,
-                "sasl.username": credentials.username or "",
+                "sasl.username": credentials.username,
                 "sasl.password": credentials.password,
             }
         kind = ("SASL_SSL" if secure else "SASL_PLAINTEXT") if credentials else "SSL"
         settings["security.protocol"] = kind if secure or credentials else "PLAINTEXT"
         return settings
+
+    def member(self) -> dict[str, Any]:
+        """The settings that a member of a group needs besides."""
+        # A topic that was missing when it was asked for would be missed for five minutes more.
+        looking = {"topic.metadata.refresh.interval.ms": round(1000 * self.refresh)}
+        if self.group_protocol == "consumer":
+            # The broker decides when a member is missed, and librdkafka refuses to be told. Its own
+            # choice counts partitions, whatever topic they are of: all of a busy one may stay with
+            # one process. By ranges, everybody has a share of each; with one partition to a topic,
+            # everything would go to the first.
+            assignor = "range" if self.partitions > 1 else "uniform"
+            return {**looking, "group.protocol": "consumer", "group.remote.assignor": assignor}
+        timeout = round(1000 * self.session_timeout)
+        return {
+            **looking,
+            "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": timeout,
+            "heartbeat.interval.ms": min(3000, timeout // 3),
+        }
 
 
 def address_of(url: str) -> Address:
@@ -107,6 +134,9 @@ def address_of(url: str) -> Address:
         session_timeout=_seconds("session_timeout", options.get("session_timeout", "10")),
         drain_timeout=_seconds("drain_timeout", options.get("drain_timeout", "5")),
         refresh=_seconds("refresh", options.get("refresh", "2")),
+        statistics=_seconds("statistics", options["statistics"])
+        if "statistics" in options
+        else None,
     )
 
 

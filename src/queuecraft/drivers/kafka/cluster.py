@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime
 from typing import Any, Final, TypeAlias, TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions as GroupOffsets
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._metadata import ClusterMetadata
 from confluent_kafka.cimpl import NewTopic
 
 from queuecraft.drivers.base import ConnectionLost
@@ -23,13 +26,20 @@ Spot: TypeAlias = tuple[str, int]
 WITHIN: Final = 15.0  # seconds for an answer
 MAX_BYTES: Final = 16 * 2**20  # of a record in topics that we make; Kafka's own limit is 1 MiB
 AGAIN: Final = 0.02  # seconds until a question is asked again
+SLICE: Final = 0.25  # seconds for the first answer, until we listen for what may be wrong
+GRACE: Final = 0.5  # seconds after all brokers were down: the next address may be the right one
 _SOON: Final = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.NOT_COORDINATOR,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
 )
+_REFUSED: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL)
+_UNREACHED: Final = (KafkaError._RESOLVE, KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
 
 
 class Cluster:
@@ -41,8 +51,29 @@ class Cluster:
         self.lost: ConnectionLost | None = None
         self._partitions = partitions
         self._replication = replication
-        self._admin = AdminClient(dict(settings))
+        self._told = deque[KafkaError](maxlen=20)  # what librdkafka has complained of
+        listening: dict[str, Any] = {**settings, "error_cb": self._told.append}
+        self._admin = AdminClient(listening)
         self._thread = ThreadPoolExecutor(1, "queuecraft-kafka")
+
+    async def open(self) -> None:
+        """Reach it, and learn which topics there are. Left alone, librdkafka would try again for
+        ever, and tell in passing that a password is wrong."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + WITHIN
+        while True:
+            try:
+                told = await loop.run_in_executor(self._thread, self._listed, SLICE)
+            except KafkaException as error:
+                problem: KafkaError = error.args[0]
+            else:
+                self._learn(told)
+                return
+            if self._told:
+                deadline = min(deadline, loop.time() + GRACE)
+            if loop.time() > deadline:
+                raise failure(_reason(self._told) or problem, "open")
+            await asyncio.sleep(AGAIN)
 
     async def close(self) -> None:
         """Ask nothing more."""
@@ -70,7 +101,15 @@ class Cluster:
 
     async def look(self, operation: str) -> None:
         """Learn which topics there are."""
-        told = await self.call(operation, lambda: self._admin.list_topics(timeout=WITHIN))
+        self._learn(await self.call(operation, lambda: self._listed(WITHIN)))
+
+    def _listed(self, within: float) -> ClusterMetadata:
+        try:
+            return self._admin.list_topics(timeout=within)
+        finally:
+            self._admin.poll(0)
+
+    def _learn(self, told: ClusterMetadata) -> None:
         self.topics = {
             name: len(topic.partitions)
             for name, topic in told.topics.items()
@@ -145,6 +184,21 @@ class Cluster:
         lows = await self.call("inspect", lambda: asked(earliest()))
         return {spot: (lows.get(spot, 0), high) for spot, high in highs.items()}
 
+    async def since(self, spots: Iterable[Spot], moment: datetime) -> dict[Spot, int]:
+        """Of each of these partitions, the first offset stored at that moment or later, if any."""
+        at: Any = OffsetSpec.for_timestamp(round(1000 * moment.timestamp()))
+        wanted: dict[TopicPartition, OffsetSpec] = {TopicPartition(*each): at for each in spots}
+
+        def asked() -> dict[Spot, int]:
+            futures = self._admin.list_offsets(wanted, request_timeout=WITHIN)
+            found = {
+                (each.topic, each.partition): _answer(future).offset
+                for each, future in futures.items()
+            }
+            return {spot: offset for spot, offset in found.items() if offset >= 0}
+
+        return await self.call("rewind", asked) if wanted else {}
+
     async def ends(self, topics: Iterable[str]) -> dict[str, list[int]]:
         """Of each topic, where the next record of each partition will be."""
         ends: dict[str, list[int]] = {}
@@ -168,7 +222,7 @@ class Cluster:
 
         return await self.call("inspect", asked)
 
-    async def move(self, group: str, offsets: Sequence[TopicPartition]) -> None:
+    async def move(self, group: str, offsets: Sequence[TopicPartition], operation: str) -> None:
         """Say how far a group is that has no members."""
 
         def move() -> None:
@@ -176,7 +230,7 @@ class Cluster:
             _answer(self._admin.alter_consumer_group_offsets(wanted)[group])
 
         if offsets:
-            await self.call("purge", move)
+            await self.call(operation, move)
 
     async def forget(self, group: str) -> None:
         """Delete a group that has no members."""
@@ -201,6 +255,15 @@ class Cluster:
             return found
 
         return await self.call("inspect", asked) if wanted else {}
+
+
+def _reason(told: deque[KafkaError]) -> KafkaError | None:
+    """Why no broker can be reached: of what was said, what says most."""
+    for codes in (_REFUSED, _UNREACHED):
+        for error in reversed(told):
+            if error.code() in codes:
+                return error
+    return told[-1] if told else None
 
 
 def _answer(future: Future[Any], *, fine: int | None = None) -> Any:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
@@ -19,11 +20,13 @@ from queuecraft.drivers.base import (
     Delivery,
     Driver,
     Exchange,
+    Gauge,
     Outgoing,
     Queue,
     QueueInfo,
     Receipt,
     Rejected,
+    Rewound,
     Topology,
     Traits,
 )
@@ -41,7 +44,8 @@ from queuecraft.drivers.kafka.names import (
     tier_for,
 )
 from queuecraft.drivers.kafka.producing import Producing, Record
-from queuecraft.drivers.kafka.refusals import failure, no_queue, receipt
+from queuecraft.drivers.kafka.refusals import failure, no_queue, receipt, told
+from queuecraft.drivers.kafka.statistics import Statistics
 from queuecraft.drivers.kafka.subscription import KafkaSubscription
 from queuecraft.drivers.kafka.topology import (
     Reach,
@@ -89,6 +93,7 @@ class KafkaDriver(Driver):
         self._producing: Producing | None = None
         self._reader: Reader | None = None
         self._registry = Registry(self.names)
+        self._statistics = Statistics(address.statistics)
         self._subscriptions: dict[KafkaSubscription, Queue] = {}
         self._forwarder: Forwarder | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -100,12 +105,13 @@ class KafkaDriver(Driver):
         self._settings = address.client(await self._target.credentials(), settings.timeout)
         self._there = Cluster(self._settings, address.partitions, address.replication)
         try:
-            await self._there.look("open")
+            await self._there.open()
         except QueueError:
             await self.close()
             raise
         deadline = {"message.timeout.ms": round(1000 * settings.publish_timeout)}
-        self._producing = Producing({**self._settings, **deadline}, self.lose)
+        measured = self._statistics.settings()
+        self._producing = Producing({**self._settings, **deadline, **measured}, self.lose)
         self._reader = Reader(self._settings, self.names)
         await self._read("open")
 
@@ -134,7 +140,7 @@ class KafkaDriver(Driver):
         """No broker can be reached: whoever waits is told, and may open this again."""
         if self.lost is None and self._there is not None:
             self.lost = self._there.lost = ConnectionLost(
-                error.str(), broker="kafka", operation="connection"
+                told(error), broker="kafka", operation="connection"
             )
             if self._producing is not None:
                 self._producing.give_up()
@@ -249,7 +255,9 @@ class KafkaDriver(Driver):
                 topic = self.names.inbox(message.queue)
             else:
                 topic = self.names.event(message.exchange, message.routing_key)
-            if topic not in topics:
+            # A topic is still told of for a while after its queue was deleted.
+            gone = message.queue is not None and message.queue not in self._registry.queues
+            if gone or topic not in topics:
                 problem = await self._missing(topic, message)
                 topics = self._cluster.topics
                 if problem is not None:
@@ -316,6 +324,14 @@ class KafkaDriver(Driver):
         await self._known(queue, "purge")
         return await (await self._inspection("purge")).purge(queue)
 
+    async def rewind(self, queue: str, to: datetime, *, dry_run: bool) -> Sequence[Rewound]:
+        """Let the group go on from what was stored then."""
+        await self._known(queue, "rewind")
+        return await (await self._inspection("rewind")).rewind(queue, to, dry_run=dry_run)
+
+    def gauges(self) -> Sequence[Gauge]:
+        return self._statistics.gauges()
+
     # -- what subscriptions call ---------------------------------------------------------------
 
     def forget(self, subscription: KafkaSubscription) -> None:
@@ -335,16 +351,7 @@ class KafkaDriver(Driver):
     # -- inside --------------------------------------------------------------------------------
 
     def _join(self, queue: str, group: str, prefetch: int) -> KafkaSubscription:
-        timeout = round(1000 * self._address.session_timeout)
-        chosen: dict[str, Any] = (
-            {"group.protocol": "consumer"}
-            if self._address.group_protocol == "consumer"
-            else {
-                "partition.assignment.strategy": "cooperative-sticky",
-                "session.timeout.ms": timeout,
-                "heartbeat.interval.ms": min(3000, timeout // 3),
-            }
-        )
+        chosen = {**self._address.member(), **self._statistics.settings(queue)}
         chosen["group.id"] = self.names.group(group)
         drain = self._address.drain_timeout
         return KafkaSubscription(self, queue, prefetch, {**self._settings, **chosen}, drain)

@@ -20,6 +20,7 @@ from queuecraft.drivers.kafka.envelope import TO
 from queuecraft.drivers.kafka.names import TIERS
 from queuecraft.drivers.kafka.subscription import KafkaSubscription
 from queuecraft.drivers.kafka.topology import Reach
+from queuecraft.failpoints import failpoint
 from queuecraft.model.errors import QueueError
 
 if TYPE_CHECKING:
@@ -84,7 +85,9 @@ class Forwarder:
 
     async def _move(self, subscription: KafkaSubscription, due: list[Delivery]) -> None:
         messages = [_as_meant(each.sent) for each in due]
+        failpoint("forward.before_send")
         receipts = await self._driver.send(messages)
+        failpoint("forward.after_send")
         gone: list[Delivery] = []
         for delivery, receipt in zip(due, receipts, strict=True):
             if receipt is ACCEPTED:

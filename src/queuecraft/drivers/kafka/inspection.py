@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from queuecraft.drivers.base import Delivery, QueueInfo
+from queuecraft.drivers.base import Delivery, QueueInfo, Rewound
 from queuecraft.drivers.kafka.cluster import Cluster, Spot
 from queuecraft.drivers.kafka.envelope import message_of
 from queuecraft.drivers.kafka.names import FORWARDERS, TIERS, Names
@@ -77,19 +78,44 @@ class Inspection:
         """Let the group go on from the ends; delete what nobody else could read."""
         group = self._names.group(queue)
         ahead = await self._ahead(queue)
+        await self._check_alone(queue, "purge")
+        ends = [TopicPartition(*spot, each.end) for spot, each in ahead.items()]
+        await self._cluster.move(group, ends, "purge")
+        inbox = self._names.inbox(queue)
+        await self._cluster.cut([each for each in ends if each.topic == inbox and each.offset > 0])
+        return sum(map(len, ahead.values()))
+
+    async def rewind(self, queue: str, to: datetime, *, dry_run: bool) -> list[Rewound]:
+        """Let the group go on from what was stored then, where that is before what comes next;
+        and no further back than the queue was bound."""
+        await self._check_alone(queue, "rewind")
+        ahead = await self._ahead(queue)
+        topics = self._registry.topics(queue, self._cluster.topics)
+        bounds = await self._cluster.bounds(topics)
+        found = await self._cluster.since(ahead, to)
+        rewound: list[Rewound] = []
+        starts: list[TopicPartition] = []
+        for spot, each in sorted(ahead.items()):
+            (topic, number), (low, _) = spot, bounds.get(spot, (0, 0))
+            start = max(found.get(spot, each.start), low, topics[topic].start(number))
+            if start < each.start:
+                count = each.start - start + len(each.finished)
+                rewound.append(Rewound(f"{topic}/{number}", count))
+                starts.append(TopicPartition(topic, number, start))
+        if not dry_run:
+            await self._cluster.move(self._names.group(queue), starts, "rewind")
+        return rewound
+
+    async def _check_alone(self, queue: str, operation: str) -> None:
+        group = self._names.group(queue)
         if (await self._cluster.members([group]))[group]:
             raise QueueError(
                 "the queue has workers, and Kafka moves the offsets of a group only without; stop "
                 "them first",
                 broker="kafka",
-                operation="purge",
+                operation=operation,
                 queue=queue,
             )
-        ends = [TopicPartition(*spot, each.end) for spot, each in ahead.items()]
-        await self._cluster.move(group, ends)
-        inbox = self._names.inbox(queue)
-        await self._cluster.cut([each for each in ends if each.topic == inbox and each.offset > 0])
-        return sum(map(len, ahead.values()))
 
     async def _depth(self, queue: str | None) -> int:
         return 0 if queue is None else sum(map(len, (await self._ahead(queue)).values()))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from functools import partial
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, Final, TypeAlias
 
+import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from queuecraft.drivers.kafka.envelope import Header
@@ -21,8 +21,8 @@ SLICE: Final = 0.1  # seconds after which the thread looks whether it is still w
 class Flight:
     """Some records that were given to librdkafka together.
 
-    Answers come in librdkafka's thread, and only there they are counted; the loop learns of the
-    last one. One that was refused at once is not counted at all.
+    Answers are counted in the thread in which they come; the loop learns of the last one. One that
+    was refused at once is not counted at all.
     """
 
     __slots__ = ("_expected", "_landed", "_loop", "done", "errors")
@@ -34,10 +34,13 @@ class Flight:
         self._landed = 0
         self._expected: int | None = None
 
-    def landed(self, at: int, error: KafkaError | None, record: Message | None) -> None:
-        """The answer for one; in librdkafka's thread."""
-        if error is not None:
-            self.errors[at] = error
+    @property
+    def answered(self) -> bool:
+        """Whether all have landed."""
+        return self._expected is not None and self._landed >= self._expected
+
+    def landed(self) -> None:
+        """One more; in the thread."""
         self._landed += 1
         if self._landed == self._expected:
             self._loop.call_soon_threadsafe(self._finish)
@@ -53,13 +56,33 @@ class Flight:
             self.done.set_result(None)
 
 
+class Passenger(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """One record of a flight, called with its answer. There are as many as records in the air, and
+    the garbage collector would look at each again and again."""
+
+    flight: Flight
+    at: int
+
+    def __call__(self, error: KafkaError | None, record: Message) -> None:
+        if error is not None:
+            self.flight.errors[self.at] = error
+        self.flight.landed()
+
+
 class Producing:
-    """One producer, idempotent, and the thread in which its answers come."""
+    """One producer, idempotent, and the thread in which its answers come.
+
+    librdkafka gives each answer by itself, and for each the thread needs the interpreter, which the
+    loop lets go of whenever it gives a record away: they would take turns record by record. So the
+    thread asks for answers only when a whole flight is off, while the loop waits for it anyway.
+    """
 
     def __init__(self, settings: dict[str, Any], on_lost: Callable[[KafkaError], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_lost = on_lost
         self._wanted = True
+        self._aloft: set[Flight] = set()
+        self._off = Event()  # something is aloft
         self._producer = Producer(
             {
                 **settings,
@@ -78,23 +101,36 @@ class Producing:
     async def send(self, records: Sequence[Record]) -> dict[int, KafkaError]:
         """Store the records, in order; what was not stored, by its place, and why."""
         flight = Flight(self._loop)
+        try:
+            flight.off(await self._give(flight, records))
+            self._await(flight)
+            await flight.done
+        finally:
+            self._aloft.discard(flight)
+        return flight.errors
+
+    async def _give(self, flight: Flight, records: Sequence[Record]) -> int:
+        """Let librdkafka have them; how many it took."""
         produce = self._producer.produce
-        refused = 0
+        taken = 0
         for at, (topic, value, key, headers) in enumerate(records):
-            landed = partial(flight.landed, at)
+            passenger = Passenger(flight, at)
             while True:
                 try:
-                    produce(topic, value, key, headers=headers, on_delivery=landed)
+                    produce(topic, value, key, headers=headers, on_delivery=passenger)
+                    taken += 1
                 except BufferError:  # librdkafka holds all it may: some have to land first
+                    self._await(flight)
                     await asyncio.sleep(0.005)
                     continue
                 except KafkaException as error:
                     flight.errors[at] = error.args[0]
-                    refused += 1
                 break
-        flight.off(len(records) - refused)
-        await flight.done
-        return flight.errors
+        return taken
+
+    def _await(self, flight: Flight) -> None:
+        self._aloft.add(flight)
+        self._off.set()
 
     def give_up(self) -> None:
         """Answer for all that is under way: nobody knows what becomes of it."""
@@ -110,11 +146,19 @@ class Producing:
             self.give_up()
             self._producer.flush(1.0)
             self._wanted = False
+            self._off.set()
             self._thread.join()
 
     def _serve(self) -> None:
         while self._wanted:
-            self._producer.poll(SLICE)
+            self._off.wait(SLICE)
+            self._off.clear()
+            self._producer.poll(0)  # it may have something to say to those who wait for nothing
+            while self._expecting():
+                self._producer.poll(SLICE)
+
+    def _expecting(self) -> bool:
+        return self._wanted and not all(each.answered for each in tuple(self._aloft))
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN or error.fatal():

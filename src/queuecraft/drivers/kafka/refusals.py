@@ -24,6 +24,22 @@ GONE: Final = frozenset(
 )
 """The cluster cannot be reached, or has not answered."""
 
+TOO_LATE: Final = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError.STALE_MEMBER_EPOCH,
+        KafkaError.GROUP_ID_NOT_FOUND,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError._ASSIGNMENT_LOST,
+        KafkaError._FATAL,
+    }
+)
+"""The group has gone on without us: a commit will never be taken."""
+
 _PERHAPS: Final = frozenset(
     {
         KafkaError._MSG_TIMED_OUT,
@@ -43,7 +59,13 @@ _HINTS: Final = {
     KafkaError.MSG_SIZE_TOO_LARGE: "make it smaller, or raise message.max.bytes of the topic",
     KafkaError.INVALID_REPLICATION_FACTOR: "set replication= in the URL to at most the brokers",
     KafkaError._AUTHENTICATION: "check user and password, and sasl= in the URL",
-    KafkaError._SSL: "check the certificates, and that the port speaks TLS",
+    KafkaError._SSL: (
+        "check cafile= in the URL, that the certificate names this host, and that the port is "
+        "one for TLS"
+    ),
+    KafkaError._ALL_BROKERS_DOWN: (
+        "check that they run, and whether this port wants TLS (kafkas://) or a user and password"
+    ),
     KafkaError.NON_EMPTY_GROUP: "stop the workers of this queue first",
 }
 
@@ -51,7 +73,12 @@ _HINTS: Final = {
 def told(error: KafkaError) -> str:
     """What happened, and what to do about it where that is known."""
     text = error.str() or error.name()
-    hint = _HINTS.get(error.code())
+    code = error.code()
+    if code == KafkaError._ALL_BROKERS_DOWN:
+        text = "no broker can be reached"  # librdkafka's own words count some twice, some never
+    elif code == KafkaError._TRANSPORT and "SSL" in text:
+        code = KafkaError._SSL
+    hint = _HINTS.get(code)
     return f"{text}; {hint}" if hint else text
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Condition
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
@@ -30,7 +31,7 @@ from queuecraft.drivers.base import (
 from queuecraft.drivers.kafka.envelope import message_of
 from queuecraft.drivers.kafka.offsets import Progress, noted
 from queuecraft.drivers.kafka.origin import traced
-from queuecraft.drivers.kafka.refusals import failure
+from queuecraft.drivers.kafka.refusals import TOO_LATE, failure, told
 from queuecraft.drivers.kafka.topology import Reach
 from queuecraft.failpoints import failpoint
 from queuecraft.model.errors import QueueError
@@ -41,8 +42,10 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("queuecraft")
 SLICE: Final = 0.1  # seconds after which a thread that waits looks whether it is still wanted
 IDLE: Final = 0.5  # seconds without `receive` after which we tell Kafka that we are still here
+AHEAD: Final = 1000  # records that wait here to be wanted, about
 MOST_AHEAD: Final = 20_000  # records of a partition taken while an older one is not finished
 JOINED_WITHIN: Final = 3.0  # seconds to become a member, for one who wants records or to leave
+SOON: Final = 0.002  # seconds
 AGAIN: Final = 0.2  # seconds until a commit that failed is tried again
 
 
@@ -53,7 +56,6 @@ class Place:
         "ahead",
         "event",
         "gone",
-        "handed",
         "leaving",
         "partition",
         "progress",
@@ -69,7 +71,6 @@ class Place:
         self.reach = reach
         self.event = event  # that its records are of, unless they say otherwise
         self.progress = progress
-        self.handed = 0  # records that somebody may be working on
         self.ahead = False  # it waits for an older record, and is paused
         self.leaving = False  # nothing of it is handed over any more
         self.gone = False  # others have it
@@ -97,9 +98,13 @@ class KafkaSubscription(Subscription):
         self._places: dict[tuple[str, int], Place] = {}
         self._reaches: dict[str, Reach] = {}
         self._topics: list[str] | None = None  # to follow, which Kafka has not been told yet
-        self._held: dict[Delivery, None] = {}
-        self._ready: list[tuple[Place, int, Outgoing]] = []
-        self._dirty: set[Place] = set()
+        self._held: dict[Delivery, None] = {}  # that somebody may be working on
+        self._ready: list[Delivery] = []
+        self._plenty = False  # the last time we asked, there was all we asked for
+        self._thinned = False  # some that are ready may be of places that others get
+        self._finished: list[dict[Place, list[int]]] = []  # acked, which the thread does not know
+        self._mentioned: list[Place] = []  # in a commit that was not answered yet
+        self._dirty: set[Place] = set()  # not committed as far as they are finished
         self._polling = ThreadPoolExecutor(1, "queuecraft-kafka-poll")
         self._fetching: asyncio.Future[None] | None = None
         self._commit: asyncio.Task[None] | None = None
@@ -119,6 +124,7 @@ class KafkaSubscription(Subscription):
                 "queued.min.messages": 10_000,
                 "fetch.error.backoff.ms": 50,
                 "fetch.queue.backoff.ms": 5,  # a second by default, when enough has been fetched
+                "on_commit": self._on_commit,
                 "error_cb": self._on_error,
             }
         )
@@ -160,6 +166,8 @@ class KafkaSubscription(Subscription):
         while True:
             self._check()
             if self._ready and (taken := self._hand_over(limit)):
+                if self._plenty and self._fetching is None and len(self._ready) < AHEAD // 2:
+                    self._fetch(AHEAD, 0)  # while these are handled; who waits commits late
                 return taken
             left = deadline - self._loop.time()
             room = min(limit, self._prefetch - len(self._held))
@@ -171,7 +179,7 @@ class KafkaSubscription(Subscription):
                 continue
             joining = self._joining or self._topics is not None
             if self._fetching is None:
-                self._fetch(room, max(0.0, left))
+                self._fetch(AHEAD, max(0.0, left))
             if self._fetching is not None:
                 await asyncio.wait([self._fetching], timeout=max(0.001, left))
             if joining and self._loop.time() < patience:
@@ -186,35 +194,38 @@ class KafkaSubscription(Subscription):
         self._check_lost()
         stale: list[Delivery] = []
         finished: dict[Place, list[int]] = {}
-        for delivery in dict.fromkeys(deliveries):
-            if delivery in self._held:
-                del self._held[delivery]
-                place, offset = delivery.token
-                if not place.gone:
-                    finished.setdefault(place, []).append(offset)
+        held = self._held
+        with self._changed:
+            for delivery in dict.fromkeys(deliveries):
+                if delivery not in held:
+                    stale.append(delivery)
                     continue
-            stale.append(delivery)
+                del held[delivery]
+                place, offset = delivery.token
+                if place.gone:
+                    stale.append(delivery)
+                elif place in finished:
+                    finished[place].append(offset)
+                else:
+                    finished[place] = [offset]
+            if finished:
+                self._finished.append(finished)
+            self._changed.notify_all()
         if finished:
-            with self._changed:
-                for place, offsets in finished.items():
-                    place.progress.finish(offsets)
-                    place.handed -= len(offsets)
-                    self._dirty.add(place)
-                self._changed.notify_all()
             self._start_commit()
             failpoint("ack.after")
         return stale
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
-        back: list[tuple[Place, int, Outgoing]] = []
+        back: list[Delivery] = []
         with self._changed:
             for delivery in dict.fromkeys(deliveries):
                 if delivery in self._held:
                     del self._held[delivery]
-                    place, offset = delivery.token
-                    place.handed -= 1
+                    place, _ = delivery.token
                     if not place.leaving:
-                        back.append((place, offset, delivery.sent))
+                        # What is settled with the old one must not settle the new one.
+                        back.append(msgspec.structs.replace(delivery))
             self._changed.notify_all()
         self._ready[:0] = back
 
@@ -245,20 +256,14 @@ class KafkaSubscription(Subscription):
     # -- handing over --------------------------------------------------------------------------
 
     def _hand_over(self, limit: int) -> list[Delivery]:
-        room = min(limit, self._prefetch - len(self._held))
-        taken: list[Delivery] = []
-        queue = self.queue
         with self._changed:
-            if any(place.leaving for place, _, _ in self._ready):
-                self._ready = [each for each in self._ready if not each[0].leaving]
-            if room <= 0:
-                return taken
-            for place, offset, message in self._ready[:room]:
-                delivery = Delivery(message, queue, 0, (place, offset))
-                place.handed += 1
-                self._held[delivery] = None
-                taken.append(delivery)
+            if self._thinned:
+                self._thinned = False
+                self._ready[:] = [each for each in self._ready if not each.token[0].leaving]
+            room = max(0, min(limit, self._prefetch - len(self._held)))
+            taken = self._ready[:room]
             del self._ready[:room]
+            self._held.update(dict.fromkeys(taken))
         return taken
 
     def _check(self) -> None:
@@ -280,17 +285,20 @@ class KafkaSubscription(Subscription):
         work = self._loop.run_in_executor(self._polling, self._poll, limit, wait)
         self._fetching = asyncio.ensure_future(self._fetched(work))
 
-    async def _fetched(self, work: asyncio.Future[list[tuple[Place, int, Outgoing]]]) -> None:
+    async def _fetched(self, work: asyncio.Future[list[Delivery]]) -> None:
         try:
-            self._ready += await work
+            taken = await work
+            self._ready += taken
         except KafkaException as error:
             self._failed = failure(error.args[0], "receive", self.queue)
         except Exception as error:
             self._failed = error
         finally:
             self._fetching = None
+            if self._finished or self._dirty:
+                self._loop.call_later(SOON, self._start_commit)  # unless more is fetched then
 
-    def _poll(self, limit: int, wait: float) -> list[tuple[Place, int, Outgoing]]:
+    def _poll(self, limit: int, wait: float) -> list[Delivery]:
         """Wait for a record, and take what has come with it."""
         consumer = self._consumer
         deadline = monotonic() + wait
@@ -299,50 +307,54 @@ class KafkaSubscription(Subscription):
             self._go_on(self._places.values())
         while not self._closing:
             self._subscribe()
-            self._flush()
             left = deadline - monotonic()
             # What is being handled is acked soon, and should not wait to be committed.
             pause = SLICE / 5 if self._held else SLICE
-            record = consumer.poll(min(pause, left) if left > 0 else 0)
-            if record is not None:
-                records = [record]
-                if limit > 1:
-                    records += consumer.consume(limit - 1, 0)
+            records = consumer.consume(limit, 0)
+            self._plenty = len(records) == limit
+            if self._plenty:
+                self._mention()
+            else:
+                self._flush()
+            if not records and left > 0:
+                record = consumer.poll(min(pause, left))
+                records = [] if record is None else [record, *consumer.consume(limit - 1, 0)]
+            if records:
                 if taken := self._take(records):
                     return taken
             elif left <= 0:
                 break
         return []
 
-    def _take(self, records: Iterable[Message]) -> list[tuple[Place, int, Outgoing]]:
-        taken: list[tuple[Place, int, Outgoing]] = []
-        pause: list[Place] = []
-        spot: tuple[str, int] | None = None
+    def _take(self, records: list[Message]) -> list[Delivery]:
+        taken: list[Delivery] = []
+        queue = self.queue
+        topic: str | None = None
+        partition: int | None = None
         place: Place | None = None
         end: int | None = None
-        with self._changed:
-            for record in records:
-                if (error := record.error()) is not None:
-                    self._look_at(error)
-                    continue
-                if spot != (there := (record.topic() or "", record.partition() or 0)):
-                    spot = there
-                    place = self._places.get(spot)
-                    end = None if place is None else place.reach.end(place.partition)
-                offset = record.offset() or 0
-                if place is None or not place.progress.take(offset):
-                    continue  # taken from us meanwhile, or had before
-                if end is not None and offset >= end:  # it was unbound before this was published
-                    place.progress.finish([offset])
-                    self._dirty.add(place)
-                    continue
-                message = message_of(record, place.reach.exchange, place.event)
-                taken.append((place, offset, message))
-                if not place.ahead and place.progress.gap > MOST_AHEAD:
-                    place.ahead = True
-                    pause.append(place)
-        if pause:
-            self._consumer.pause([TopicPartition(each.topic, each.partition) for each in pause])
+        records.reverse()
+        while records:
+            record = records.pop()  # so that what is made of its headers ends with it, uncollected
+            if (error := record.error()) is not None:
+                self._look_at(error)
+                continue
+            if record.partition() != partition or record.topic() != topic:
+                topic, partition = record.topic(), record.partition()
+                place = self._places.get((topic or "", partition or 0))
+                end = None if place is None else place.reach.end(place.partition)
+            offset = record.offset() or 0
+            if place is None or not place.progress.take(offset):
+                continue  # taken from us meanwhile, or had before
+            if end is not None and offset >= end:  # it was unbound before this was published
+                place.progress.finish([offset])
+                self._dirty.add(place)
+                continue
+            message = message_of(record, place.reach.exchange, place.event)
+            taken.append(Delivery(message, queue, 0, (place, offset)))
+            if not place.ahead and place.progress.gap > MOST_AHEAD:
+                place.ahead = True
+                self._consumer.pause([TopicPartition(place.topic, place.partition)])
         return taken
 
     def _look_at(self, error: KafkaError) -> None:
@@ -365,7 +377,7 @@ class KafkaSubscription(Subscription):
             self._fetching = asyncio.ensure_future(self._fetched(work))
         self._keeping = self._loop.call_later(IDLE / 2, self._keep_alive)
 
-    def _idle(self) -> list[tuple[Place, int, Outgoing]]:
+    def _idle(self) -> list[Delivery]:
         with self._changed:
             ours = [TopicPartition(topic, number) for topic, number in self._places]
         if not self._paused and ours:
@@ -423,17 +435,15 @@ class KafkaSubscription(Subscription):
         places = self._given_up(partitions)
         deadline = monotonic() + self._drain_timeout
         with self._changed:
-            while any(place.handed for place in places) and not self._closing:
+            while self._handed(places) and not self._closing:
                 left = deadline - monotonic()
                 if left <= 0:
                     break
                 self._changed.wait(left)
-        try:
-            self._say(places)
-        except KafkaException as error:
-            log.warning(
-                "kafka: %s: what was handled last may be handled again: %s", self.queue, error
-            )
+        self._catch_up()
+        failpoint("revoke.before_commit")
+        self._say_last(places, deadline)
+        failpoint("revoke.after_commit")
         self._forget(places)
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -446,11 +456,16 @@ class KafkaSubscription(Subscription):
             places = [place for place in found if place is not None]
             for place in places:
                 place.leaving = True
+            self._thinned = True
         return places
+
+    def _handed(self, places: Iterable[Place]) -> bool:
+        """Whether somebody may be working on a record of these."""
+        return not {delivery.token[0] for delivery in self._held}.isdisjoint(places)
 
     def _forget(self, places: Sequence[Place]) -> None:
         with self._changed:
-            unfinished = any(place.handed for place in places)
+            unfinished = self._handed(places)
             self._dirty.difference_update(places)
             for place in places:
                 place.gone = True
@@ -466,13 +481,16 @@ class KafkaSubscription(Subscription):
     # -- committing ----------------------------------------------------------------------------
 
     def _start_commit(self) -> None:
-        if self._commit is None and not self._closing:
+        """Whoever fetches commits as well, and if nobody does, somebody has to."""
+        if self._commit is None and self._fetching is None and not self._closing:
             self._commit = self._loop.create_task(self._commit_all())
 
     async def _commit_all(self) -> None:
         """See that it is done, also while nobody wants records."""
         try:
-            while self._dirty and self._driver.lost is None and not self._closing:
+            while (
+                (self._finished or self._dirty) and self._driver.lost is None and not self._closing
+            ):
                 await self._loop.run_in_executor(self._polling, self._flush)
                 if monotonic() < self._again:
                     await asyncio.sleep(AGAIN)
@@ -481,58 +499,117 @@ class KafkaSubscription(Subscription):
 
     def _flush(self) -> None:
         """Commit what has changed; what cannot be committed now is tried again a little later."""
-        if not self._dirty or monotonic() < self._again:
+        if not (self._finished or self._dirty) or monotonic() < self._again:
             return
-        with self._changed:
-            places = [place for place in self._dirty if not place.gone]
-            self._dirty.clear()
+        self._catch_up()
+        places = [place for place in self._dirty if not place.gone]
+        self._dirty.clear()
+        self._mentioned = []
         try:
             self._say(places)
         except KafkaException as error:
             log.debug("kafka: %s: could not commit yet: %s", self.queue, error)
             self._again = monotonic() + AGAIN
-            with self._changed:
-                self._dirty.update(place for place in places if not place.gone)
+            self._dirty.update(place for place in places if not place.gone)
 
-    def _say(self, places: Iterable[Place]) -> None:
-        """Commit how far we are; not in the loop."""
-        failpoint("commit.before")
-        resume: list[Place] = []
+    def _mention(self) -> None:
+        """Commit what has changed, and do not wait for the answer: there is more to be had."""
+        if self._mentioned or not (self._finished or self._dirty) or monotonic() < self._again:
+            return
+        self._catch_up()
+        places = [place for place in self._dirty if not place.gone]
+        self._dirty.clear()
+        if offsets := _marks(places):
+            failpoint("commit.before")
+            self._mentioned = places
+            try:
+                self._consumer.commit(offsets=offsets, asynchronous=True)
+            except KafkaException as error:
+                self._on_commit(error.args[0], [])
+        self._let_on(places)
+
+    def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        """The answer to that; in the polling thread, and also for those that were waited for."""
+        problem = error or next((each.error for each in offsets if each.error is not None), None)
+        mentioned, self._mentioned = self._mentioned, []
+        if problem is None:
+            failpoint("commit.after")
+        elif mentioned:
+            log.debug("kafka: %s: could not commit yet: %s", self.queue, told(problem))
+            self._again = monotonic() + AGAIN
+            self._dirty.update(place for place in mentioned if not place.gone)
+
+    def _catch_up(self) -> None:
+        """Note what was acked meanwhile."""
         with self._changed:
-            offsets = [
-                TopicPartition(
-                    each.topic, each.partition, each.progress.mark, metadata=each.progress.note()
-                )
-                for each in places
-                if each.progress.mark >= 0 and not each.gone
-            ]
-            for each in places:
-                if each.ahead and each.progress.gap < MOST_AHEAD // 2:
-                    each.ahead = False
-                    resume.append(each)
-        if offsets:
-            for told in self._consumer.commit(offsets=offsets, asynchronous=False):
-                if told.error is not None:
-                    raise KafkaException(told.error)
+            finished, self._finished = self._finished, []
+        for each in finished:
+            for place, offsets in each.items():
+                place.progress.finish(offsets)
+            self._dirty.update(each)
+        self._dirty.update(self._mentioned)  # whether that has come to Kafka is not known
+
+    def _say(self, places: Collection[Place]) -> None:
+        """Commit how far we are; not in the loop."""
+        if offsets := _marks(places):
+            failpoint("commit.before")
+            for each in self._consumer.commit(offsets=offsets, asynchronous=False):
+                if each.error is not None:
+                    raise KafkaException(each.error)
+            failpoint("commit.after")
+        self._let_on(places)
+
+    def _let_on(self, places: Iterable[Place]) -> None:
+        """Go on with partitions that had to wait for an older record."""
+        resume = [each for each in places if each.ahead and each.progress.gap < MOST_AHEAD // 2]
+        for each in resume:
+            each.ahead = False
         if resume and not self._paused:
             self._go_on(resume)
-        failpoint("commit.after")
 
-    def _leave(self) -> None:
-        with self._changed:
-            places = [place for place in self._dirty if not place.gone]
-            self._dirty.clear()
-        if self._driver.lost is None:
+    def _say_last(self, places: Sequence[Place], deadline: float) -> None:
+        """Commit before others begin, while there is time and it is of use; not in the loop."""
+        while True:
             try:
                 self._say(places)
-            except KafkaException:
-                pass  # they will be handled again
+                return
+            except KafkaException as error:
+                late = monotonic() + AGAIN > deadline or self._driver.lost is not None
+                if late or error.args[0].code() in TOO_LATE:
+                    log.warning(
+                        "kafka: %s: what was handled last may be handled again: %s",
+                        self.queue,
+                        told(error.args[0]),
+                    )
+                    return
+            sleep(AGAIN)
+
+    def _leave(self) -> None:
+        consumer = self._consumer
+        if self._driver.lost is None:
             # Who leaves before he has come is waited for by the others until he is missed.
             deadline = monotonic() + JOINED_WITHIN
             while self._joining and monotonic() < deadline:
-                self._consumer.poll(SLICE / 10)
-        self._consumer.close()
+                consumer.poll(SLICE / 10)
+            # Closed while the group is being shared out anew, it waits for ever: revoke all we
+            # have first. What is finished is said then.
+            consumer.unsubscribe()
+            deadline = monotonic() + JOINED_WITHIN
+            while self._places and monotonic() < deadline:
+                consumer.poll(SLICE / 10)
+        consumer.close()
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._loop.call_soon_threadsafe(self._driver.lose, error)
+
+
+def _marks(places: Iterable[Place]) -> list[TopicPartition]:
+    """How far these are."""
+    return [
+        TopicPartition(
+            each.topic, each.partition, each.progress.mark, metadata=each.progress.note()
+        )
+        for each in places
+        if each.progress.mark >= 0 and not each.gone
+    ]
