@@ -10,6 +10,7 @@ import typer
 
 from queuecraft import __version__
 from queuecraft.cli import (
+    asyncapi,
     delayed,
     demo,
     dlq,
@@ -20,6 +21,7 @@ from queuecraft.cli import (
     publish,
     queues,
     report,
+    rewind,
     run,
     serve,
     topology,
@@ -45,6 +47,7 @@ app.command(cls=Command)(topology.declare)
 app.command(cls=Command)(topology.bind)
 app.command(cls=Command)(topology.unbind)
 app.command(cls=Command)(move.move)
+app.command(cls=Command)(rewind.rewind)
 app.command(cls=Command)(topology.purge)
 app.command(cls=Command)(topology.delete)
 app.add_typer(dlq.app, name="dlq")
@@ -53,6 +56,7 @@ app.add_typer(lake.app, name="lake")
 app.command(cls=Command)(report.report)
 app.command(cls=Command)(health.health)
 app.command(cls=Command)(serve.serve)
+app.command(cls=Command)(asyncapi.asyncapi)
 
 
 def _print_version(wanted: bool) -> None:
