@@ -54,7 +54,7 @@ async def test_redis(point: str, mode: str, lake: Lake, redis_url: str) -> None:
 @pytest.mark.faults
 @pytest.mark.parametrize("point", MOST_TELLING)
 async def test_kafka(point: str, lake: Lake, kafka_url: str) -> None:
-    await _loses_nothing(f"{kafka_url}&session_timeout=1", point, lake)
+    await _loses_nothing(kafka_url, point, lake)
 
 
 async def test_what_redis_would_forget_is_refused(lake: Lake, redis_url: str) -> None:

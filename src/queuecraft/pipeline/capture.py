@@ -35,6 +35,7 @@ AT_ONCE: Final = 1000  # messages received, and acknowledged, in one call
 IDLE: Final = 30.0  # seconds one receive waits; only a bound, a message wakes it
 EMPTY: Final = 0.25  # seconds without a message after which a queue may be empty
 LINGER: Final = 5.0  # seconds in which a consumer that has died is still counted, at most
+GROUP_LINGER: Final = 15.0  # the same where a group waits for its dead: Kafka, by its defaults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,7 @@ async def capture(
     await qc.admin.inspect(queue)  # there has to be one
     _check_keeps(engine.connection.traits, qc.settings, force=force)
     if not force:
-        await _check_tap(qc, queue, engine.clock)
+        await _check_tap(qc, queue, engine.clock, engine.connection.traits)
     tap = Tap(engine.connection, queue, rows)
     run = _Run(
         tap,
@@ -309,7 +310,7 @@ def _check_keeps(traits: Traits, settings: Settings, *, force: bool) -> None:
         )
 
 
-async def _check_tap(qc: QueueCraft, queue: str, clock: Clock) -> None:
+async def _check_tap(qc: QueueCraft, queue: str, clock: Clock, traits: Traits) -> None:
     """Refuse a queue that somebody else lives on."""
     if queue.endswith(".dlq"):
         raise QueueError(
@@ -318,7 +319,7 @@ async def _check_tap(qc: QueueCraft, queue: str, clock: Clock) -> None:
             operation="capture",
             queue=queue,
         )
-    until = clock.monotonic() + LINGER
+    until = clock.monotonic() + (GROUP_LINGER if traits.partitioned else LINGER)
     while consumers := (await qc.admin.inspect(queue)).consumers:
         if clock.monotonic() > until:
             who = "a consumer" if consumers == 1 else f"{consumers} consumers"
