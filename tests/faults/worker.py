@@ -63,11 +63,10 @@ async def main(options: WorkerOptions, page: Page) -> None:
     )
     async with qc:
         await worker.start()
+        working = asyncio.ensure_future(stopping.wait() if early else worker.run())
+        await asyncio.sleep(0)  # it hears signals from now on
         page.write("ready")
-        if early:
-            await stopping.wait()
-        else:
-            await worker.run()
+        await working
 
 
 def begin(argument: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 
@@ -25,8 +26,10 @@ async def main(options: WorkerOptions, page: Page) -> None:
     worker.on(job, hands.handle)
     async with qc:
         await worker.start()
+        working = asyncio.ensure_future(worker.run())
+        await asyncio.sleep(0)  # it hears signals from now on
         page.write("ready")
-        await worker.run()
+        await working
 
 
 def begin(argument: str) -> None:
