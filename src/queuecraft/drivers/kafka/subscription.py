@@ -103,6 +103,9 @@ class KafkaSubscription(Subscription):
         self._plenty = False  # the last time we asked, there was all we asked for
         self._thinned = False  # some that are ready may be of places that others get
         self._finished: list[dict[Place, list[int]]] = []  # acked, which the thread does not know
+        self._acked = 0  # records, from the first on
+        self._noted = 0  # so many of them the thread knows of
+        self._told = 0  # and so many it has told Kafka of, or has tried to
         self._mentioned: list[Place] = []  # in a commit that was not answered yet
         self._dirty: set[Place] = set()  # not committed as far as they are finished
         self._polling = ThreadPoolExecutor(1, "queuecraft-kafka-poll")
@@ -165,17 +168,16 @@ class KafkaSubscription(Subscription):
         patience = self._loop.time() + (JOINED_WITHIN if wait > 0 else 0)
         while True:
             self._check()
+            self._asked = monotonic()
             if self._ready and (taken := self._hand_over(limit)):
                 if self._plenty and self._fetching is None and len(self._ready) < AHEAD // 2:
                     self._fetch(AHEAD, 0)  # while these are handled; who waits commits late
                 return taken
             left = deadline - self._loop.time()
-            room = min(limit, self._prefetch - len(self._held))
-            self._asked = monotonic()
-            if room <= 0:
+            if self._room(limit) <= 0:
                 if left <= 0:
                     return []
-                await asyncio.sleep(min(left, SLICE / 10))
+                await self._make_room(min(left, SLICE / 10))
                 continue
             joining = self._joining or self._topics is not None
             if self._fetching is None:
@@ -210,6 +212,7 @@ class KafkaSubscription(Subscription):
                     finished[place] = [offset]
             if finished:
                 self._finished.append(finished)
+                self._acked += sum(map(len, finished.values()))
             self._changed.notify_all()
         if finished:
             self._start_commit()
@@ -255,12 +258,26 @@ class KafkaSubscription(Subscription):
 
     # -- handing over --------------------------------------------------------------------------
 
+    def _room(self, limit: int) -> int:
+        """How many may be handed over now. What is acked and not committed comes again if we die,
+        and counts like what is held: no more than `prefetch` are ever handled twice."""
+        uncommitted = self._acked - self._told if self._behind else 0
+        return max(0, min(limit, self._prefetch - len(self._held) - uncommitted))
+
+    async def _make_room(self, seconds: float) -> None:
+        self._start_commit()
+        busy = [each for each in (self._commit, self._fetching) if each is not None]
+        if busy:
+            await asyncio.wait(busy, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            await asyncio.sleep(seconds)
+
     def _hand_over(self, limit: int) -> list[Delivery]:
         with self._changed:
             if self._thinned:
                 self._thinned = False
                 self._ready[:] = [each for each in self._ready if not each.token[0].leaving]
-            room = max(0, min(limit, self._prefetch - len(self._held)))
+            room = self._room(limit)
             taken = self._ready[:room]
             del self._ready[:room]
             self._held.update(dict.fromkeys(taken))
@@ -295,7 +312,7 @@ class KafkaSubscription(Subscription):
             self._failed = error
         finally:
             self._fetching = None
-            if self._finished or self._dirty:
+            if self._behind:
                 self._loop.call_later(SOON, self._start_commit)  # unless more is fetched then
 
     def _poll(self, limit: int, wait: float) -> list[Delivery]:
@@ -310,20 +327,22 @@ class KafkaSubscription(Subscription):
             left = deadline - monotonic()
             # What is being handled is acked soon, and should not wait to be committed.
             pause = SLICE / 5 if self._held else SLICE
-            records = consumer.consume(limit, 0)
-            self._plenty = len(records) == limit
-            if self._plenty:
-                self._mention()
-            else:
+            record = consumer.poll(0)
+            if record is None:
+                self._plenty = False
                 self._flush()
-            if not records and left > 0:
+                if left <= 0:
+                    break
                 record = consumer.poll(min(pause, left))
-                records = [] if record is None else [record, *consumer.consume(limit - 1, 0)]
-            if records:
+            if record is not None:
+                records = [record, *consumer.consume(limit - 1, 0)]
+                self._plenty = len(records) == limit
+                if self._plenty:
+                    self._mention()
+                else:
+                    self._flush()
                 if taken := self._take(records):
                     return taken
-            elif left <= 0:
-                break
         return []
 
     def _take(self, records: list[Message]) -> list[Delivery]:
@@ -427,8 +446,10 @@ class KafkaSubscription(Subscription):
                     )
                 )
         consumer.incremental_assign(starts)
-        if self._paused and starts:
+        if self._paused:
             consumer.pause(starts)
+        else:  # what was lost while it was paused is still paused when it is ours again
+            consumer.resume(starts)
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Let handlers finish, say how far they came, and forget what is not begun."""
@@ -480,6 +501,11 @@ class KafkaSubscription(Subscription):
 
     # -- committing ----------------------------------------------------------------------------
 
+    @property
+    def _behind(self) -> bool:
+        """Whether more is finished than Kafka is known to know."""
+        return bool(self._finished or self._dirty or self._mentioned)
+
     def _start_commit(self) -> None:
         """Whoever fetches commits as well, and if nobody does, somebody has to."""
         if self._commit is None and self._fetching is None and not self._closing:
@@ -488,9 +514,7 @@ class KafkaSubscription(Subscription):
     async def _commit_all(self) -> None:
         """See that it is done, also while nobody wants records."""
         try:
-            while (
-                (self._finished or self._dirty) and self._driver.lost is None and not self._closing
-            ):
+            while self._behind and self._driver.lost is None and not self._closing:
                 await self._loop.run_in_executor(self._polling, self._flush)
                 if monotonic() < self._again:
                     await asyncio.sleep(AGAIN)
@@ -499,18 +523,17 @@ class KafkaSubscription(Subscription):
 
     def _flush(self) -> None:
         """Commit what has changed; what cannot be committed now is tried again a little later."""
-        if not (self._finished or self._dirty) or monotonic() < self._again:
+        if not self._behind or monotonic() < self._again:
             return
         self._catch_up()
-        places = [place for place in self._dirty if not place.gone]
+        self._mentioned = [place for place in self._dirty if not place.gone]
         self._dirty.clear()
-        self._mentioned = []
         try:
-            self._say(places)
+            self._say(self._mentioned)
         except KafkaException as error:
-            log.debug("kafka: %s: could not commit yet: %s", self.queue, error)
-            self._again = monotonic() + AGAIN
-            self._dirty.update(place for place in places if not place.gone)
+            self._answered(error.args[0])
+        else:
+            self._answered(None)
 
     def _mention(self) -> None:
         """Commit what has changed, and do not wait for the answer: there is more to be had."""
@@ -529,20 +552,26 @@ class KafkaSubscription(Subscription):
         self._let_on(places)
 
     def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
-        """The answer to that; in the polling thread, and also for those that were waited for."""
+        """The answer to that; in the polling thread."""
         problem = error or next((each.error for each in offsets if each.error is not None), None)
-        mentioned, self._mentioned = self._mentioned, []
         if problem is None:
             failpoint("commit.after")
-        elif mentioned:
+        self._answered(problem)
+
+    def _answered(self, problem: KafkaError | None) -> None:
+        """A commit is done, or has to be tried again a little later."""
+        if problem is not None and self._mentioned:
             log.debug("kafka: %s: could not commit yet: %s", self.queue, told(problem))
             self._again = monotonic() + AGAIN
-            self._dirty.update(place for place in mentioned if not place.gone)
+            self._dirty.update(place for place in self._mentioned if not place.gone)
+        self._mentioned = []
+        self._told = self._noted
 
     def _catch_up(self) -> None:
         """Note what was acked meanwhile."""
         with self._changed:
             finished, self._finished = self._finished, []
+            self._noted = self._acked
         for each in finished:
             for place, offsets in each.items():
                 place.progress.finish(offsets)
