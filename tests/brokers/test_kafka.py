@@ -25,6 +25,8 @@ from tests.proxy import Proxy
 
 PATIENCE = 20.0
 
+pytestmark = pytest.mark.faults  # every other test on Kafka would notice most of it
+
 
 def prefix_of(url: str) -> str:
     (prefix,) = parse_qs(urlsplit(url).query)["prefix"]
@@ -135,7 +137,6 @@ def test_a_prefix_is_gone_after_its_use(kafka, topic):
     assert topic in topics(kafka.url)
 
 
-@pytest.mark.faults
 def test_a_prefix_outlives_a_broker_that_is_down(kafka, kafka_url):
     with kafka.prefix() as url:
         mine = create(url, f"{prefix_of(url)}orders")
@@ -191,7 +192,6 @@ def test_what_was_stored_is_there_after_a_kill_and_a_start(kafka, kafka_url, top
     assert read(kcat, kafka_url, topic) == ["survives"]
 
 
-@pytest.mark.faults
 def test_a_broker_that_is_shut_down_can_be_started_again(kafka, kafka_url, topic, kcat):
     produce(kafka_url, topic, "survives")
     kafka.stop()
@@ -233,7 +233,6 @@ def test_settings_are_its_own_and_nothing_of_it_is_left() -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
-@pytest.mark.faults
 def test_a_client_stays_with_the_proxy_that_the_broker_sends_it_to() -> None:
     with Kraft() as kraft, Proxy.to(kraft.url) as proxy:
         create(kraft.url, "orders")

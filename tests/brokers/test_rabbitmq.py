@@ -16,6 +16,8 @@ from tests.brokers.process import ProcessFailed
 from tests.brokers.rabbitmq import RabbitMQ
 from tests.proxy import Proxy
 
+pytestmark = pytest.mark.faults  # every other test on RabbitMQ would notice most of it
+
 
 @pytest.fixture
 def management(rabbitmq: RabbitMQ, rabbitmq_url: str) -> Management:

@@ -62,10 +62,12 @@ async def test_second_lives_on_brokers(
         await _lake_tells_of_second_lives(spark, url, folder)
 
 
+@pytest.mark.faults
 async def test_rabbitmq(spark: SparkSession, rabbitmq_url: str, tmp_path: Path) -> None:
     await _lake_tells_what_was_done(spark, rabbitmq_url, tmp_path)
 
 
+@pytest.mark.faults
 async def test_redis(spark: SparkSession, redis_url: str, tmp_path: Path) -> None:
     await _lake_tells_what_was_done(spark, f"{redis_url}&mode=stream", tmp_path)
 

@@ -57,6 +57,7 @@ async def test_a_process_that_comes_first_finds_what_the_dead_have_left(place: P
     assert ids(await received(other_consumer, 2)) == ["m-0", "m-1"]
 
 
+@pytest.mark.faults
 @MODES
 async def test_a_loop_that_stands_still_keeps_what_it_holds(place: Place, mode: str) -> None:
     driver = await place.driver(mode)
@@ -166,6 +167,7 @@ async def test_a_single_active_consumer_is_followed_by_the_next(place: Place) ->
     assert ids(await waiting) == ["m-0", "m-1", "m-2"]
 
 
+@pytest.mark.faults
 @MODES
 async def test_a_server_that_stood_still_takes_nobody_for_dead(
     redis: Redis, place: Place, mode: str

@@ -92,15 +92,7 @@ def comes_back_from(spark: SparkSession, name: str, before: Lake, after: Lake, p
         assert ingest(spark, before).rows == 0
 
 
-# -- some in every run -----------------------------------------------------------------------------
-
-
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize("point", ["ingest.after_write"])
-def test_a_killed_ingest_leaves_no_trace(
-    spark: SparkSession, fresh: Lake, ingested: Lake, tmp_path: Path, point: str
-) -> None:
-    comes_back_from(spark, "ingest", copy(fresh, tmp_path), ingested, point)
+# -- one in every run ------------------------------------------------------------------------------
 
 
 @pytest.mark.timeout(180)

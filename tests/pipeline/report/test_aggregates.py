@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.faults
 def test_a_million_minutes_of_a_thousand_queues_become_a_few_rows(spark: SparkSession) -> None:
     from pyspark.sql import functions as f
 

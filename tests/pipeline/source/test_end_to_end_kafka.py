@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pytest
+
 from queuecraft import Event, Journal, Message, QueueCraft, Retry
 from queuecraft.pipeline.jobs.ingest import ingest
 from queuecraft.pipeline.jobs.triage import triage
@@ -37,6 +39,7 @@ UNPAID: Final = {7, 17}  # fail always
 order_placed = Event("order.placed", Order)
 
 
+@pytest.mark.faults
 async def test_the_lake_tells_what_was_done_and_mends_it(
     source: SparkSession, shop: Callable[..., str], kafka_url: str, tmp_path: Path
 ) -> None:

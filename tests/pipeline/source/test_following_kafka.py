@@ -26,6 +26,7 @@ def url(kafka_url: str) -> str:
     return url
 
 
+@pytest.mark.faults
 def test_a_query_that_is_started_again_misses_nothing_and_repeats_nothing(
     source: SparkSession, shop: Shop, url: str, tmp_path: Path
 ) -> None:
