@@ -155,7 +155,7 @@ class Publisher:
     ) -> Sequence[str | QueueError]:
         """The answers for messages that were not all accepted, if they were sent at all."""
         if driver is not None and result is not None:
-            self._sender.land(driver, self._connection.generation, entry.seats(), result)
+            self._sender.land(driver, self._connection.generation, [entry.share()], result)
             if entry.future.done():
                 self._budget -= 1
                 if self._budget <= 0:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from os import urandom
 from typing import Any
 
 from queuecraft.clock import Clock
@@ -13,6 +12,7 @@ from queuecraft.codec.reason import shorten
 from queuecraft.drivers.base import Exchange, Outgoing
 from queuecraft.model.errors import PayloadError, QueueError, UnsupportedFeature
 from queuecraft.model.event import Event
+from queuecraft.model.ids import new_id, new_ids
 from queuecraft.model.naming import check_name
 from queuecraft.model.queue import Queue
 from queuecraft.model.settings import Settings
@@ -66,7 +66,7 @@ class Recipe:
             raise self._located(error) from error.__cause__
         return Outgoing(
             body,
-            urandom(16).hex(),
+            new_id(),
             self.exchange_name,
             self.name,
             self._now(),
@@ -87,7 +87,7 @@ class Recipe:
             key = self._key_of(payload)
         return Outgoing(
             body,
-            details.message_id or urandom(16).hex(),
+            details.message_id or new_id(),
             self.exchange_name,
             self.name,
             details.timestamp,
@@ -120,21 +120,17 @@ class Recipe:
         encode, key_of = self._encode, self._key and self._key_of
         exchange, name, kind, queue = self.exchange_name, self.name, self.content_type, self.queue
         now = self._now()
-        ids = urandom(16 * len(payloads)).hex()
-        at = 0
-        for payload in payloads:
+        ids = new_ids(len(payloads))
+        for at, payload in enumerate(payloads):
             try:
                 body, encoding = encode(payload)
                 key = key_of(payload) if key_of is not None else None
             except PayloadError as error:
-                errors[at // 32] = self._located(error)
+                errors[at] = self._located(error)
             else:
                 messages.append(
-                    Outgoing(
-                        body, ids[at : at + 32], exchange, name, now, kind, encoding, key, queue
-                    )
+                    Outgoing(body, ids[at], exchange, name, now, kind, encoding, key, queue)
                 )
-            at += 32
         return messages, errors
 
     def through(self, exchange: Exchange, *, prepared: bool) -> Recipe:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, takewhile
 
 from queuecraft.clock import Clock, Timer
@@ -19,7 +19,7 @@ from queuecraft.model.errors import (
 )
 from queuecraft.model.settings import Settings
 from queuecraft.runtime.connection import Connection, being_cancelled
-from queuecraft.runtime.entry import Crowd, Entry, Seat
+from queuecraft.runtime.entry import Crowd, Entry, Share
 from queuecraft.runtime.recipe import Recipe
 
 BATCH = 500  # messages in one send, at most
@@ -80,7 +80,7 @@ class Sender:
         try:
             return await future
         except asyncio.CancelledError:  # the crowd goes on: this place in it stays empty
-            if not crowd.flying and not crowd.seats():
+            if not crowd.flying and not crowd.share().places:
                 self._finish(crowd)
             raise
         finally:
@@ -106,19 +106,19 @@ class Sender:
         self,
         driver: Driver,
         generation: int,
-        flight: Sequence[Seat],
+        flight: Sequence[Share],
         result: Sequence[Receipt] | Exception,
     ) -> None:
         """Answer the callers of a flight, with the receipts or with what `send` raised."""
-        if not isinstance(result, Exception) and (
-            result.count(ACCEPTED) == len(result) == len(flight)
-        ):
-            self._all_accepted(flight)
-            return
-        entries = tuple(dict.fromkeys(entry for entry, _, _ in flight))
+        messages = _messages(flight)
+        if not isinstance(result, Exception):
+            if result.count(ACCEPTED) == len(result) == len(messages):
+                self._all_accepted(flight, messages)
+                return
+            if len(result) != len(messages):
+                result = ValueError(f"{len(result)} receipts for {len(messages)} messages")
+        entries = [share.entry for share in flight]
         lost: QueueError | None = None
-        if not isinstance(result, Exception) and len(result) != len(flight):
-            result = ValueError(f"{len(result)} receipts for {len(flight)} messages")
         if isinstance(result, ConnectionLost):  # so nothing was attempted
             lost = result
             for entry in entries:
@@ -232,31 +232,32 @@ class Sender:
             entry.recipe.prepared = True
         return None
 
-    def _take(self) -> list[Seat]:
-        flight: list[Seat] = []
+    def _take(self) -> list[Share]:
+        flight: list[Share] = []
+        taken = 0
         for entry in list(islice(self.entries, BATCH)):
             if entry.future.done():  # cancelled or timed out while it waited
                 del self.entries[entry]
                 continue
             if not entry.recipe.prepared:
                 break
-            apart = entry.alone or len(flight) + entry.left > BATCH
-            if flight and (apart or flight[-1][0].alone):
+            apart = entry.alone or taken + entry.left > BATCH
+            if flight and (apart or flight[-1].entry.alone):
                 break
-            seats = entry.seats()
-            if not seats:  # all were cancelled
+            share = entry.share()
+            if not share.places:  # all were cancelled
                 self._finish(entry)
                 continue
             entry.flying = True
-            flight += seats
+            flight.append(share)
+            taken += len(share.places)
         return flight
 
-    async def _fly(self, driver: Driver, flight: list[Seat]) -> None:
+    async def _fly(self, driver: Driver, flight: list[Share]) -> None:
         generation = self._connection.generation
-        messages = [message for _, _, message in flight]
         result: Sequence[Receipt] | Exception
         try:
-            result = await driver.send(messages, atomic=flight[0][0].atomic)
+            result = await driver.send(_messages(flight), atomic=flight[0].entry.atomic)
         except Exception as error:
             result = error
         except asyncio.CancelledError as error:
@@ -265,7 +266,7 @@ class Sender:
             result = RuntimeError(f"the driver let out a {error!r}")
         failpoint("publish.after_send")
         self.land(driver, generation, flight, result)
-        missing = any(not entry.future.done() and entry.attempted for entry, _, _ in flight)
+        missing = any(not each.entry.future.done() and each.entry.attempted for each in flight)
         if missing and self._connection.current is driver:
             await self._clock.sleep(self._pause)
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
@@ -274,20 +275,21 @@ class Sender:
 
     # -- answering -----------------------------------------------------------------------------
 
-    def _all_accepted(self, flight: Sequence[Seat]) -> None:
+    def _all_accepted(self, flight: Sequence[Share], messages: Sequence[Outgoing]) -> None:
         """As nearly every flight ends; the same as `_answer`, at half the price."""
-        self._accepted([message for _, _, message in flight])
-        for entry, at, message in flight:
-            entry.answer(at, message.id)
+        self._accepted(messages)
+        for share in flight:
+            entry = share.entry
+            entry.accept(share)
             if not entry.left:
                 entry.flying = False
                 self._finish(entry)
 
-    def _answer(self, flight: Sequence[Seat], receipts: Sequence[Receipt]) -> QueueError | None:
+    def _answer(self, flight: Sequence[Share], receipts: Sequence[Receipt]) -> QueueError | None:
         """Note what became of each message; the error of a connection that broke meanwhile."""
         accepted: list[Outgoing] = []
         missing: list[tuple[Entry, QueueError]] = []
-        for (entry, at, message), receipt in zip(flight, receipts, strict=True):
+        for (entry, at, message), receipt in zip(_each(flight), receipts, strict=True):
             # A caller who was cancelled, or timed out, in flight asks no more.
             if receipt is ACCEPTED or isinstance(receipt, Accepted):
                 accepted.append(message)
@@ -313,9 +315,10 @@ class Sender:
                 lost = error
         return lost
 
-    def _blame(self, flight: Sequence[Seat], entries: Sequence[Entry], error: QueueError) -> None:
+    def _blame(self, flight: Sequence[Share], entries: Sequence[Entry], error: QueueError) -> None:
         """A batch was refused as a whole: sent one by one, it shows who is to blame."""
-        if len(flight) > 1 and any(isinstance(entry, Crowd) for entry in entries):
+        several = len(flight) > 1 or len(flight[0].places) > 1
+        if several and any(isinstance(entry, Crowd) for entry in entries):
             for entry in entries:
                 entry.alone = True
                 if isinstance(entry, Crowd):
@@ -323,7 +326,7 @@ class Sender:
             return
         for entry in entries:
             if isinstance(entry, Crowd):
-                ((_, at, message),) = flight
+                ((_, at, message),) = _each(flight)
                 entry.refuse(at, message, error)
             elif len(entries) == 1:
                 entry.end(error)
@@ -390,3 +393,15 @@ class Sender:
         if self.entries:
             first = next(iter(self.entries))
             self._timer = self._clock.call_later(first.deadline - now, self._expire)
+
+
+def _messages(flight: Sequence[Share]) -> Sequence[Outgoing]:
+    if len(flight) == 1:
+        return flight[0].messages
+    return [message for share in flight for message in share.messages]
+
+
+def _each(flight: Sequence[Share]) -> Iterator[tuple[Entry, int, Outgoing]]:
+    for share in flight:
+        for at, message in zip(share.places, share.messages, strict=True):
+            yield share.entry, at, message

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
-from os import urandom
 from typing import Any, Unpack, overload
 
 from queuecraft.app import QueueCraft
@@ -16,6 +15,7 @@ from queuecraft.drivers.base import ACCEPTED, Outgoing, Receipt
 from queuecraft.drivers.local.memory import MemoryDriver
 from queuecraft.model.errors import ConfigError, QueueError
 from queuecraft.model.event import Event
+from queuecraft.model.ids import new_id
 from queuecraft.model.outcome import Acked, DeadLettered, Dropped, Outcome, Retried
 from queuecraft.model.queue import Queue
 from queuecraft.model.routing import topic_matches
@@ -299,7 +299,7 @@ class MockQueueCraft(QueueCraft):
             told[RETRY_COUNT] = attempt - 1
         return Outgoing(
             body,
-            message_id or urandom(16).hex(),
+            message_id or new_id(),
             routing_key=name,
             timestamp=self.clock.now(),
             content_type=codec.content_type_for(kind),

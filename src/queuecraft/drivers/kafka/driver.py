@@ -32,7 +32,7 @@ from queuecraft.drivers.base import (
 )
 from queuecraft.drivers.kafka.address import Address
 from queuecraft.drivers.kafka.cluster import Cluster
-from queuecraft.drivers.kafka.envelope import TO, packed
+from queuecraft.drivers.kafka.envelope import Way, record_of
 from queuecraft.drivers.kafka.forwarding import AHEAD, Forwarder
 from queuecraft.drivers.kafka.inspection import Inspection
 from queuecraft.drivers.kafka.names import (
@@ -43,7 +43,7 @@ from queuecraft.drivers.kafka.names import (
     is_pattern,
     tier_for,
 )
-from queuecraft.drivers.kafka.producing import Producing, Record
+from queuecraft.drivers.kafka.producing import Producing
 from queuecraft.drivers.kafka.refusals import failure, no_queue, receipt, told
 from queuecraft.drivers.kafka.statistics import Statistics
 from queuecraft.drivers.kafka.subscription import KafkaSubscription
@@ -90,7 +90,8 @@ class KafkaDriver(Driver):
         self._address = address
         self._settings: dict[str, Any] = {}
         self._there: Cluster | None = None
-        self._producing: Producing | None = None
+        self._publishing: Producing | None = None
+        self._passing_on: Producing | None = None
         self._reader: Reader | None = None
         self._registry = Registry(self.names)
         self._statistics = Statistics(address.statistics)
@@ -109,9 +110,7 @@ class KafkaDriver(Driver):
         except QueueError:
             await self.close()
             raise
-        deadline = {"message.timeout.ms": round(1000 * settings.publish_timeout)}
-        measured = self._statistics.settings()
-        self._producing = Producing({**self._settings, **deadline, **measured}, self.lose)
+        self._publishing = self._producing(**self._statistics.settings())
         self._reader = Reader(self._settings, self.names)
         await self._read("open")
 
@@ -126,9 +125,10 @@ class KafkaDriver(Driver):
         for subscription in tuple(self._subscriptions):
             await subscription.close()
         self._subscriptions.clear()
-        producing, self._producing = self._producing, None
-        if producing is not None:
-            await producing.close()
+        for producing in (self._passing_on, self._publishing):
+            if producing is not None:
+                await producing.close()
+        self._passing_on = self._publishing = None
         reader, self._reader = self._reader, None
         if reader is not None:
             await asyncio.to_thread(reader.close)
@@ -142,8 +142,9 @@ class KafkaDriver(Driver):
             self.lost = self._there.lost = ConnectionLost(
                 told(error), broker="kafka", operation="connection"
             )
-            if self._producing is not None:
-                self._producing.give_up()
+            for producing in (self._passing_on, self._publishing):
+                if producing is not None:
+                    producing.give_up()
 
     # -- what is declared ----------------------------------------------------------------------
 
@@ -234,67 +235,79 @@ class KafkaDriver(Driver):
     async def send(
         self, messages: Sequence[Outgoing], *, atomic: bool = False
     ) -> Sequence[Receipt]:
+        return await self._store(messages, self._publishing)
+
+    async def pass_on(self, messages: Sequence[Outgoing]) -> Sequence[Receipt]:
+        """Send what was received, beside what is published: neither waits for the other while a
+        partition has no leader."""
+        if self._passing_on is None and self._publishing is not None:
+            self._passing_on = self._producing()
+        return await self._store(messages, self._passing_on)
+
+    async def _store(
+        self, messages: Sequence[Outgoing], producing: Producing | None
+    ) -> Sequence[Receipt]:
         if self.lost is not None:
             raise self.lost.with_traceback(None)
-        if self._producing is None:
+        if producing is None:
             raise _closed()
         receipts: list[Receipt] = [ACCEPTED] * len(messages)
-        records: list[Record] = []
+        ways: list[Way] = []
         places: list[int] = []
         topics, now = self._cluster.topics, self.clock.now()
         dead = self._registry.dead
+        events: dict[tuple[str, str], Way] = {}
         for at, message in enumerate(messages):
-            headers = packed(message)
-            if message.queue is None and (message.exchange, message.routing_key) in dead:
-                to = dead[message.exchange, message.routing_key]
-                message = msgspec.structs.replace(message, queue=to)
+            event = message.exchange, message.routing_key
+            queue = dead.get(event) if message.queue is None else message.queue
             if message.due_at is not None and message.due_at > now:
-                topic, to = self._waiting_place(message, message.due_at - now)
-                headers.append((TO, to.encode()))
-            elif message.queue is not None:
-                topic = self.names.inbox(message.queue)
+                way = self._waiting_place(message, queue, message.due_at - now)
+            elif queue is not None:
+                way = self.names.inbox(queue), None
+            elif event in events:
+                way = events[event]
             else:
-                topic = self.names.event(message.exchange, message.routing_key)
+                way = events[event] = self.names.event(*event), None
             # A topic is still told of for a while after its queue was deleted.
-            gone = message.queue is not None and message.queue not in self._registry.queues
-            if gone or topic not in topics:
-                problem = await self._missing(topic, message)
+            gone = queue is not None and queue not in self._registry.queues
+            if gone or way[0] not in topics:
+                problem = await self._missing(way[0], message, queue)
                 topics = self._cluster.topics
                 if problem is not None:
                     receipts[at] = Rejected(problem)
                     continue
-            key = None if message.key is None else message.key.encode()
-            records.append((topic, message.body, key, headers))
+            ways.append(way)
             places.append(at)
         failpoint("send.before_commit")
-        errors = await self._producing.send(records) if records else {}
+        sent = messages if len(places) == len(messages) else [messages[at] for at in places]
+        errors = await producing.send(map(record_of, sent, ways)) if sent else {}
         failpoint("send.after_commit")
         for at, error in errors.items():
             receipts[places[at]] = receipt(error, messages[places[at]])
             if error.code() in _UNKNOWN:
-                topics.pop(records[at][0], None)
+                topics.pop(ways[at][0], None)
         return receipts
 
-    def _waiting_place(self, message: Outgoing, seconds: float) -> tuple[str, str]:
+    def _waiting_place(self, message: Outgoing, queue: str | None, seconds: float) -> Way:
         """The topic where a delayed message waits, and where it goes from there."""
         tier = tier_for(seconds)
-        if message.queue is not None:
-            return self.names.retry(message.queue, tier), f"q:{message.queue}"
+        if queue is not None:
+            return self.names.retry(queue, tier), f"q:{queue}"
         return self.names.delay(tier), f"e:{message.exchange}"
 
-    async def _missing(self, topic: str, message: Outgoing) -> PublishError | None:
+    async def _missing(
+        self, topic: str, message: Outgoing, queue: str | None
+    ) -> PublishError | None:
         """See to a topic that we do not know; why there can be none."""
         try:
-            if message.queue is not None:
-                await self._known(message.queue, "send")
+            if queue is not None:
+                await self._known(queue, "send")
             await self._cluster.make(topic)
             await self._follow()
         except ConnectionLost:
             raise
         except QueueError as error:
-            return PublishError(
-                error.message, broker="kafka", queue=message.queue, message_id=message.id
-            )
+            return PublishError(error.message, broker="kafka", queue=queue, message_id=message.id)
         return None
 
     async def subscribe(self, queue: Queue, *, prefetch: int) -> KafkaSubscription:
@@ -349,6 +362,10 @@ class KafkaDriver(Driver):
         return subscription
 
     # -- inside --------------------------------------------------------------------------------
+
+    def _producing(self, **measured: Any) -> Producing:
+        deadline = {"message.timeout.ms": round(1000 * self._target.settings.publish_timeout)}
+        return Producing({**self._settings, **deadline, **measured}, self.lose)
 
     def _join(self, queue: str, group: str, prefetch: int) -> KafkaSubscription:
         chosen = {**self._address.member(), **self._statistics.settings(queue)}
@@ -408,11 +425,11 @@ class KafkaDriver(Driver):
     async def _write(self, notes: Sequence[Note]) -> None:
         if not notes:
             return
-        if self._producing is None:
+        if self._publishing is None:
             raise _closed()
         topic = self.names.topology
         failpoint("declare.before_commit")
-        errors = await self._producing.send([(topic, value, key, []) for key, value in notes])
+        errors = await self._publishing.send([(topic, value, key, []) for key, value in notes])
         failpoint("declare.after_commit")
         for error in errors.values():
             raise failure(error, "declare")

@@ -35,6 +35,21 @@ _types: Final = msgspec.json.Decoder(dict[str, str])
 Header: TypeAlias = tuple[str, str | bytes | None]
 
 
+Way: TypeAlias = tuple[str, str | None]
+"""The topic that a message is sent to, and where it goes from there when it is due."""
+Record: TypeAlias = tuple[str, bytes | None, bytes | None, list[Header]]
+"""Topic, value, key and headers."""
+
+
+def record_of(message: Outgoing, way: Way) -> Record:
+    """A message as it is stored."""
+    topic, to = way
+    headers = packed(message)
+    if to is not None:
+        headers.append((TO, to.encode()))
+    return topic, message.body, None if message.key is None else message.key.encode(), headers
+
+
 def packed(message: Outgoing) -> list[Header]:
     """The headers of a record; its key and its value are the message's own.
 

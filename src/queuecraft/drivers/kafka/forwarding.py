@@ -86,7 +86,7 @@ class Forwarder:
     async def _move(self, subscription: KafkaSubscription, due: list[Delivery]) -> None:
         messages = [_as_meant(each.sent) for each in due]
         failpoint("forward.before_send")
-        receipts = await self._driver.send(messages)
+        receipts = await self._driver.pass_on(messages)
         failpoint("forward.after_send")
         gone: list[Delivery] = []
         for delivery, receipt in zip(due, receipts, strict=True):

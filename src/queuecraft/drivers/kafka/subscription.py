@@ -233,7 +233,7 @@ class KafkaSubscription(Subscription):
         self._ready[:0] = back
 
     async def send(self, messages: Sequence[Outgoing]) -> Sequence[Receipt]:
-        return await self._driver.send(messages)
+        return await self._driver.pass_on(messages)
 
     async def move(self, moves: Sequence[Move]) -> Sequence[Receipt]:
         return await super().move([traced(each) for each in moves])
