@@ -18,6 +18,22 @@ EXPIRED: Final = "expired"
 CRASH_LOOP: Final = "crash-loop"
 NO_HANDLER: Final = "no-handler"
 INVALID_PAYLOAD: Final = "invalid-payload"
+POSTPONED: Final = "postponed"
+
+
+class Postponed(Exception):
+    """Raised by a handler, or by what is around it: not now, but in so many seconds. No failure is
+    counted, and nothing waits for it meanwhile: the message comes again as if for the first time.
+
+    >>> raise Postponed(2.5, "the bank is closed")
+    Traceback (most recent call last):
+    queuecraft.model.outcome.Postponed: for 2.5 s: the bank is closed
+    """
+
+    def __init__(self, seconds: float, reason: str = "") -> None:
+        self.seconds = max(0.0, seconds)
+        self.reason = reason
+        super().__init__(f"for {self.seconds:g} s" + (f": {reason}" if reason else ""))
 
 
 class UnreadablePayload(PayloadError):
@@ -74,6 +90,15 @@ class Retried:
 
 
 @dataclass(frozen=True, slots=True)
+class PutOff:
+    """Not handled yet; comes back to this queue after `delay` seconds, no failure older."""
+
+    delay: float
+    reason: str
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLettered:
     """Kept in the dead-letter queue."""
 
@@ -94,7 +119,7 @@ class Released:
     """Given back untouched, to the head of the queue."""
 
 
-Outcome: TypeAlias = Acked | Retried | DeadLettered | Dropped | Released
+Outcome: TypeAlias = Acked | Retried | PutOff | DeadLettered | Dropped | Released
 
 
 def after_failure(

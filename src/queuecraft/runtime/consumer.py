@@ -10,7 +10,7 @@ from typing import Any
 from queuecraft.clock import Clock
 from queuecraft.drivers.base import ConnectionLost, Delivery, Queue
 from queuecraft.model.errors import QueueError
-from queuecraft.model.outcome import Acked, Outcome, Retried
+from queuecraft.model.outcome import POSTPONED, Acked, Outcome, Postponed, PutOff, Retried
 from queuecraft.model.policy import Policy
 from queuecraft.runtime.admission import Admission
 from queuecraft.runtime.connection import Connection
@@ -29,6 +29,7 @@ from queuecraft.runtime.settle import Settler, failures
 from queuecraft.runtime.slot import Slot
 from queuecraft.runtime.tally import Tally
 
+WAITS_HERE = 5.0  # seconds that a message may be held only to wait; longer it waits at the broker
 ALONE_WITHIN = 30.0  # seconds a message waits for its neighbours to end; one may never do so
 
 
@@ -259,7 +260,7 @@ class Consumer:
             if follows:
                 intake.lanes.rejoin(delivery)
             else:
-                intake.wait_in_lane(delivery)
+                intake.wait(delivery, again)
 
     def leave_rest(self, slot: Slot) -> None:
         """A batch has had its turn: all but its first leave, the last of them first, so that of
@@ -344,6 +345,22 @@ class Consumer:
             return None
         self.tally.retried(delivery, outcome, attempt)
         return self.clock.monotonic() + outcome.delay
+
+    def postpone(self, delivery: Delivery, settler: Settler, asked: Postponed) -> None:
+        """A message is to come again later. For a while it waits here, for longer in its queue,
+        unless others have to wait behind it."""
+        self.tally.postponed(delivery, asked)
+        intake = self.intake
+        again = self.clock.monotonic() + asked.seconds
+        if intake.lanes is not None:
+            intake.lanes.postponed(delivery, again)
+        if intake.stopped:
+            _ = self.errands.start(self.put_back(delivery, settler))
+        elif intake.lanes is None and asked.seconds > WAITS_HERE:
+            failed = self.attempt(delivery) - 1
+            settler.settle(delivery, PutOff(asked.seconds, POSTPONED), failed)
+        else:
+            intake.wait(delivery, again)
 
     def time_out(
         self, delivery: Delivery, settler: Settler, outcome: Outcome, attempt: int

@@ -21,6 +21,7 @@ class Counters:
     succeeded: int = 0
     failed: int = 0
     retried: int = 0
+    postponed: int = 0
     dead_lettered: int = 0
     expired: int = 0
     ack_timeouts: int = 0
@@ -44,6 +45,7 @@ class Metrics:
     messages_succeeded: int = 0
     messages_failed: int = 0
     messages_retried: int = 0
+    messages_postponed: int = 0
     messages_dead_lettered: int = 0
     messages_expired: int = 0
     messages_dropped: int = 0
@@ -63,6 +65,7 @@ class Metrics:
             messages_succeeded=counters.succeeded,
             messages_failed=counters.failed,
             messages_retried=counters.retried,
+            messages_postponed=counters.postponed,
             messages_dead_lettered=counters.dead_lettered,
             messages_expired=counters.expired,
             messages_dropped=counters.dropped,

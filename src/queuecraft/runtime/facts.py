@@ -109,6 +109,15 @@ class MessageRetried(Fact, frozen=True, eq=False, kw_only=True):
     failure: Failure | None = None
 
 
+class MessagePostponed(Fact, frozen=True, eq=False, kw_only=True):
+    """It was not handled now, and comes again after `delay` seconds; no failure is counted."""
+
+    worker: str
+    delivery: Delivery
+    delay: float
+    reason: str
+
+
 class MessageDeadLettered(Fact, frozen=True, eq=False, kw_only=True):
     """It is kept in the dead-letter queue."""
 

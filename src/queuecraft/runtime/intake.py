@@ -68,7 +68,7 @@ class Intake:
         self._prefetch = prefetch
         self._interruptible = False
         self._interrupted = False
-        self._waiting: set[Timer] = set()  # for those that wait in their lanes
+        self._waiting: dict[Delivery, Timer] = {}  # for those that are to come again later
         self._returning = 0
         self._solo: Slot | None = None
         self._quiet: asyncio.Future[None] | None = None
@@ -167,28 +167,29 @@ class Intake:
         """A delivery is done with; the next of its key may run."""
         lanes = self.lanes
         if lanes is not None and (following := lanes.leave(delivery, settled=settled)) is not None:
-            if lanes.due(following) > self._clock.monotonic():
-                self.wait_in_lane(following)
+            if (due := lanes.due(following)) > self._clock.monotonic():
+                self.wait(following, due)
             else:
                 self.buffer.appendleft(following)
 
-    def wait_in_lane(self, delivery: Delivery) -> None:
-        """Let a delivery that has failed run again when it is due, nothing of its key before."""
+    def wait(self, delivery: Delivery, due: float) -> None:
+        """Let a delivery run again when it is due, where order is kept nothing of its key before."""
         lanes, settler = self.lanes, self.settler
-        assert lanes is not None
 
         def again() -> None:
-            self._waiting.discard(timer)
-            if delivery in lanes and self.settler is settler:
+            del self._waiting[delivery]
+            if self.settler is settler and (lanes is None or delivery in lanes):
                 self.put(delivery)
 
-        timer = self._clock.call_later(lanes.due(delivery) - self._clock.monotonic(), again)
-        self._waiting.add(timer)
+        self._waiting[delivery] = self._clock.call_later(due - self._clock.monotonic(), again)
 
     def take_back(self, running: Iterable[Delivery]) -> list[Delivery]:
         """Everything that no handler has begun on. Nothing is received until it is `returned`:
         what is behind it in the queue must not come first."""
-        rest = list(self.buffer) if self.lanes is None else self.lanes.clear(running)
+        if self.lanes is None:
+            rest = [*self._waiting, *self.buffer]
+        else:
+            rest = self.lanes.clear(running)
         self.buffer.clear()
         self._forget_waiting()
         self.returning()
@@ -300,8 +301,8 @@ class Intake:
             return
         now = self._clock.monotonic()
         for delivery in self.lanes.admit(got):
-            if self.lanes.due(delivery) > now:  # given back while it waited for another try
-                self.wait_in_lane(delivery)
+            if (due := self.lanes.due(delivery)) > now:  # given back while it waited
+                self.wait(delivery, due)
             else:
                 self.buffer.append(delivery)
 
@@ -357,7 +358,7 @@ class Intake:
             self.fetcher.cancel()
 
     def _forget_waiting(self) -> None:
-        for timer in self._waiting:
+        for timer in self._waiting.values():
             timer.cancel()
         self._waiting.clear()
 

@@ -93,6 +93,10 @@ class Lanes:
         if len(self._failures) > REMEMBERED:
             del self._failures[next(iter(self._failures))]
 
+    def postponed(self, delivery: Delivery, again: float) -> None:
+        """The same without a failure."""
+        self._failures[delivery.sent.id] = (self.failures(delivery), again)
+
     def failures(self, delivery: Delivery) -> int:
         """Failures since it was received, on top of those its header records."""
         return self._failures.get(delivery.sent.id, (0, 0.0))[0]

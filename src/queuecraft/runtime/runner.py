@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from queuecraft.clock import Clock, Timer
 from queuecraft.drivers.base import Delivery
-from queuecraft.model.outcome import after_error
+from queuecraft.model.outcome import Postponed, after_error
 from queuecraft.runtime.admission import Admission
 from queuecraft.runtime.handler import Call
 from queuecraft.runtime.settle import Settler
@@ -147,6 +147,10 @@ class Runner:
         consumer = self._consumer
         if ends_runner(slot, error):
             return False
+        if isinstance(error, Postponed) and slot.open and not settler.void:
+            consumer.postpone(delivery, settler, error)
+            slot.forget()
+            return True
         if slot.by_hand or slot.lapsed:
             if not (isinstance(error, asyncio.CancelledError) and slot.lapsed):
                 consumer.log.error(

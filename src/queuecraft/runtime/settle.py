@@ -27,6 +27,7 @@ from queuecraft.model.outcome import (
     DeadLettered,
     Dropped,
     Outcome,
+    PutOff,
     Released,
     Retried,
 )
@@ -44,7 +45,7 @@ from queuecraft.runtime.successor import dead_letter_of, failures, retry_of, wit
 
 __all__ = ["Owner", "Settler", "failures"]
 
-_Ending: TypeAlias = Retried | DeadLettered | Dropped
+_Ending: TypeAlias = Retried | PutOff | DeadLettered | Dropped
 
 
 class Owner(Protocol):
@@ -210,7 +211,7 @@ class Settler:
             if isinstance(receipt.error, AlreadySettled):
                 self.held -= 1
                 self._counters.stale += 1
-            elif isinstance(outcome, Retried):
+            elif isinstance(outcome, Retried | PutOff):
                 # It cannot wait for another try here, so it is kept where a person sees it.
                 ending = DeadLettered(outcome.reason, outcome.failure)
                 await self._end(delivery, ending, attempt, receipt.error)
@@ -237,9 +238,9 @@ class Settler:
         self._owner.stuck(delivery, error)
 
     def _target(
-        self, delivery: Delivery, outcome: Retried | DeadLettered, attempt: int
+        self, delivery: Delivery, outcome: Retried | PutOff | DeadLettered, attempt: int
     ) -> Outgoing:
-        if isinstance(outcome, Retried):
+        if isinstance(outcome, Retried | PutOff):
             return retry_of(delivery, attempt, self._clock.now() + outcome.delay)
         target = self._queue.dead_letters
         if target is None:
@@ -251,6 +252,8 @@ class Settler:
     # -- telling -------------------------------------------------------------------------------
 
     def _report(self, delivery: Delivery, outcome: _Ending, attempt: int) -> None:
+        if isinstance(outcome, PutOff):
+            return  # nothing has happened to it
         counters, facts, worker = self._counters, self._facts, self._owner.name
         if outcome.reason == EXPIRED and not isinstance(outcome, Retried):
             counters.expired += 1

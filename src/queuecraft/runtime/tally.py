@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from queuecraft.clock import Clock
 from queuecraft.drivers.base import Delivery
-from queuecraft.model.outcome import Acked, Outcome, Released, Retried
+from queuecraft.model.outcome import Acked, Outcome, Postponed, Released, Retried
 from queuecraft.runtime.counters import Counters
 from queuecraft.runtime.facts import (
     Facts,
     MessageFailed,
+    MessagePostponed,
     MessageRetried,
     MessagesSucceeded,
     WorkerPaused,
@@ -68,6 +69,19 @@ class Tally:
                     reason=outcome.reason,
                     delay=outcome.delay,
                     failure=outcome.failure,
+                )
+            )
+
+    def postponed(self, delivery: Delivery, asked: Postponed) -> None:
+        """It was not handled now, and comes again later."""
+        self._counters.postponed += 1
+        if self._facts.wants(MessagePostponed):
+            self._facts.emit(
+                MessagePostponed(
+                    worker=self._worker,
+                    delivery=delivery,
+                    delay=asked.seconds,
+                    reason=asked.reason,
                 )
             )
 
