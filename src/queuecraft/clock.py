@@ -1,8 +1,9 @@
-"""What time it is, and waking up later; tests replace it to travel in time."""
+"""What time it is, waking up later, and chance; tests replace it to travel in time."""
 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -28,6 +29,9 @@ class Clock:
 
     monotonic: Callable[[], float] = staticmethod(time.perf_counter)
     """Seconds that never go backwards, for durations."""
+
+    chance: Callable[[], float] = staticmethod(random.random)
+    """A number from 0 to 1, for waits that are to be spread."""
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
         """Call back once, `seconds` from now, in the running loop."""

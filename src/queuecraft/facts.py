@@ -1,6 +1,7 @@
 """The facts that `qc.observe` can tell you of."""
 
 from queuecraft.runtime.facts import (
+    CircuitChanged,
     ConnectionStateChanged,
     DelayedAlert,
     DelayedCleaned,
@@ -31,6 +32,7 @@ from queuecraft.runtime.facts import (
 )
 
 __all__ = [
+    "CircuitChanged",
     "ConnectionStateChanged",
     "DelayedAlert",
     "DelayedCleaned",

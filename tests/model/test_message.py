@@ -109,3 +109,22 @@ def test_settling_goes_to_whoever_runs_the_handler() -> None:
         ("extend", {"seconds": 30}),
         ("nack", {"requeue": False, "reason": "not today"}),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("ack", {}),
+        ("nack", {"requeue": False}),
+        ("requeue", {}),
+        ("retry", {"delay": 5}),
+        ("dead_letter", {"reason": "why"}),
+    ],
+)
+async def test_a_message_knows_how_it_was_settled_by_hand(
+    name: str, arguments: dict[str, Any]
+) -> None:
+    message = message_from(Outgoing(b"", "m-1"))
+    assert message.settled is None
+    await getattr(message, name)(**arguments)
+    assert message.settled == name

@@ -10,8 +10,10 @@ from queuecraft.clock import Clock
 from queuecraft.codec import Compressors, Serializers
 from queuecraft.drivers.base import Driver
 from queuecraft.drivers.registry import Drivers
+from queuecraft.middleware.breaker import Breaker
 from queuecraft.model.settings import SettingsOptions
 from queuecraft.runtime.handler import Middleware
+from queuecraft.runtime.publication import PublishMiddleware
 
 
 class Parts(TypedDict, total=False):
@@ -21,6 +23,8 @@ class Parts(TypedDict, total=False):
     serializers: Serializers | None
     compressors: Compressors | None
     middleware: Iterable[Middleware]
+    publish_middleware: Iterable[PublishMiddleware]
+    breaker: Breaker | None
     logger: logging.Logger | None
     clock: Clock | None
 

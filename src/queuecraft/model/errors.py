@@ -97,7 +97,30 @@ class RequestTimeout(QueueError):
 
 
 class RemoteError(QueueError):
-    """The handler that answers a request failed; this is what it said."""
+    """The handler that answers a request failed; this is what it said. It is text, whatever the
+    error was over there: `error_type` is a name to compare with.
+
+    >>> error = RemoteError("ValueError: no money", error_type="ValueError", error="no money")
+    >>> error.error_type, error.error
+    ('ValueError', 'no money')
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        error_type: str = "",
+        error: str = "",
+        broker: str | None = None,
+        operation: str | None = "request",
+        queue: str | None = None,
+        message_id: str | None = None,
+    ) -> None:
+        super().__init__(
+            message, broker=broker, operation=operation, queue=queue, message_id=message_id
+        )
+        self.error_type = error_type
+        self.error = error
 
 
 class UnsupportedFeature(QueueError):

@@ -44,13 +44,14 @@ class Message(Generic[T]):
     ({'id': 'o-1'}, 1, 'order.placed')
     """
 
-    __slots__ = ("_control", "_decode", "_delivery", "_payload")
+    __slots__ = ("_control", "_decode", "_delivery", "_payload", "_settled")
 
     def __init__(self, delivery: Delivery, decode: DecodeBody, control: Control) -> None:
         self._delivery = delivery
         self._decode = decode
         self._control = control
         self._payload: Any = _UNREAD
+        self._settled: str | None = None
 
     @property
     def payload(self) -> T:
@@ -118,25 +119,40 @@ class Message(Generic[T]):
         """Where an answer is expected."""
         return self._delivery.sent.reply_to
 
+    @property
+    def settled(self) -> str | None:
+        """How it was settled by hand, in this handler: the name of the method, or None."""
+        return self._settled
+
     def ack(self) -> Awaitable[None]:
         """Done: the broker may forget it, even if the handler fails later."""
-        return self._control.ack(self._delivery)
+        settling = self._control.ack(self._delivery)
+        self._settled = "ack"
+        return settling
 
     def nack(self, *, requeue: bool = True, reason: str = "nack") -> Awaitable[None]:
         """Failed: to the retry policy; with `requeue=False` to the dead letters at once."""
-        return self._control.nack(self._delivery, requeue, reason)
+        settling = self._control.nack(self._delivery, requeue, reason)
+        self._settled = "nack"
+        return settling
 
     def requeue(self) -> Awaitable[None]:
         """Back to the queue at once; counts as a failed attempt, so it cannot loop for ever."""
-        return self._control.requeue(self._delivery)
+        settling = self._control.requeue(self._delivery)
+        self._settled = "requeue"
+        return settling
 
     def retry(self, *, delay: float | None = None) -> Awaitable[None]:
         """Failed: again after `delay` seconds, not the policy's wait, if attempts are left."""
-        return self._control.retry(self._delivery, delay)
+        settling = self._control.retry(self._delivery, delay)
+        self._settled = "retry"
+        return settling
 
     def dead_letter(self, reason: str) -> Awaitable[None]:
         """To the dead letters at once, with a reason of your own."""
-        return self._control.dead_letter(self._delivery, reason)
+        settling = self._control.dead_letter(self._delivery, reason)
+        self._settled = "dead_letter"
+        return settling
 
     def extend(self, seconds: float) -> None:
         """Move the ack timeout to `seconds` from now."""

@@ -16,7 +16,7 @@ class ParamMetadata:
     """
 
     name: str
-    source: Literal["payload", "message", "default"]
+    source: Literal["payload", "message", "dependency", "default"]
     annotation: Any
 
 

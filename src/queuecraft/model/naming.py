@@ -11,6 +11,9 @@ from queuecraft.model.errors import ConfigError
 MAX_NAME = 255
 """Bytes in a name, where the broker sets no smaller limit of its own."""
 
+REPLIES = "qc.reply."
+"""What the names of all queues for replies begin with; workers reply to no others."""
+
 
 def check_name(kind: str, name: object, limit: int = MAX_NAME) -> None:
     """Raise `ConfigError` unless `name` is a text that brokers accept.

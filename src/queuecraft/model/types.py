@@ -1,4 +1,4 @@
-"""The type variable and aliases that the values share."""
+"""The type variables and aliases that the values share."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     T = TypeVar("T", default=Any)
+    R = TypeVar("R", default=Any)
 else:
     from typing import TypeVar
 
     T = TypeVar("T")
+    R = TypeVar("R")
 
 HeaderValue: TypeAlias = str | int | float | bool | bytes | None
 Headers: TypeAlias = Mapping[str, HeaderValue]

@@ -11,6 +11,7 @@ from typing import Any
 from queuecraft.drivers.base import Delivery
 from queuecraft.model.outcome import INVALID_PAYLOAD, Failure
 from queuecraft.runtime.facts import (
+    CircuitChanged,
     ConnectionStateChanged,
     Facts,
     MessageDeadLettered,
@@ -60,6 +61,7 @@ class LogObserver:
         facts.observe(MessageDropped, self.dropped)
         facts.observe(MessageExpired, self.expired)
         facts.observe(ConnectionStateChanged, self.state_changed)
+        facts.observe(CircuitChanged, self.circuit_changed)
         facts.observe(Reconnecting, self.reconnecting)
         facts.observe(Reconnected, self.reconnected)
         facts.observe(ReconnectFailed, self.reconnect_failed)
@@ -115,6 +117,12 @@ class LogObserver:
             level = logging.INFO
         why = "" if fact.error is None else f": {fact.error}"
         self._say(level, f"connection {fact.old} → {fact.new}{why}", state=fact.new)
+
+    def circuit_changed(self, fact: CircuitChanged) -> None:
+        """A breaker or an outage guard opens, tries, or closes."""
+        level = logging.WARNING if fact.state == "open" else logging.INFO
+        why = "" if fact.error is None else f": {fact.error}"
+        self._say(level, f"{fact.name} is {fact.state.replace('_', ' ')}{why}", state=fact.state)
 
     def reconnecting(self, fact: Reconnecting) -> None:
         """Not yet."""

@@ -15,6 +15,8 @@ from queuecraft.model.errors import ConfigError
 from queuecraft.observers.log import printable
 from queuecraft.runtime.counters import Metrics
 from queuecraft.runtime.facts import (
+    CircuitChanged,
+    CircuitState,
     ConnectionState,
     Fact,
     MessageFailed,
@@ -38,7 +40,10 @@ OTHER = "other"
 
 _PREFIX = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
-_OURS = frozenset({"event", "queue", "outcome", "state", "le", "broker", "topic", "partition"})
+_OURS = frozenset(
+    {"event", "queue", "outcome", "state", "le", "circuit", "broker", "topic", "partition"}
+)
+_CIRCUITS: dict[CircuitState, float] = {"closed": 0.0, "half_open": 0.5, "open": 1.0}
 _STATES: tuple[ConnectionState, ...] = (
     "disconnected",
     "connecting",
@@ -111,6 +116,7 @@ class PrometheusObserver:
         self._published: Counter[str] = Counter()
         self._spreads: dict[tuple[str, str], _Spread] = {}
         self._gauges: Mapping[str, tuple[str, float]] = {}
+        self._circuits: dict[str, CircuitState] = {}
         self._depths: Sequence[QueueInfo] = ()
         self._stops: list[Callable[[], None]] = []
         self._core: Any = _package("prometheus_client.core")
@@ -127,6 +133,7 @@ class PrometheusObserver:
             source.observe(MessagesPublished, self._note_published),
             source.observe(MessagesSucceeded, self._note_succeeded),
             source.observe(MessageFailed, self._note_failed),
+            source.observe(CircuitChanged, self._note_circuit),
         ]
         self.registry.register(self)
 
@@ -176,6 +183,10 @@ class PrometheusObserver:
     def _note_succeeded(self, fact: MessagesSucceeded) -> None:
         if fact.durations:
             self._spread(fact.deliveries[0].queue, "success").add(fact.durations)
+
+    def _note_circuit(self, fact: CircuitChanged) -> None:
+        if fact.name in self._circuits or len(self._circuits) < self._max_names:
+            self._circuits[fact.name] = fact.state
 
     def _note_failed(self, fact: MessageFailed) -> None:
         if fact.duration is not None:
@@ -227,6 +238,13 @@ class PrometheusObserver:
         )
         states: list[Sample] = [((each,), float(each == state)) for each in _STATES]
         yield self._gauge("connection_state", "1 for the state it is in.", ("state",), states)
+        if self._circuits:
+            circuits: list[Sample] = [
+                ((name,), _CIRCUITS[state]) for name, state in list(self._circuits.items())
+            ]
+            yield self._gauge(
+                "circuit_open", "1 while open, 0.5 while trying again.", ("circuit",), circuits
+            )
         if self._depths:
             yield self._gauge(
                 "queue_messages",
@@ -310,6 +328,7 @@ _COUNTERS = (
     ("messages_succeeded", "Messages handled without an error.", "messages_succeeded"),
     ("messages_failed", "Deliveries that failed, retried or not.", "messages_failed"),
     ("retry_count", "Messages sent back for another try.", "messages_retried"),
+    ("messages_postponed", "Times a message was put off, no failure.", "messages_postponed"),
     ("dlq_count", "Messages that became dead letters.", "messages_dead_lettered"),
     ("messages_expired", "Messages whose time to live was over.", "messages_expired"),
     ("messages_dropped", "Messages given up without a dead letter.", "messages_dropped"),

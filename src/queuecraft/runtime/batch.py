@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -179,7 +178,7 @@ class Batch:
                     failure = failures.get(id(error))
                     if failure is None:
                         failure = failures[id(error)] = Failure.of(error)
-                policy, chance = consumer.policy_of(delivery), random.random()
+                policy, chance = consumer.policy_of(delivery), consumer.clock.chance()
                 outcome = after_error(policy, attempt, error, chance, failure=failure)
                 each.again = consumer.fail(delivery, settler, outcome, attempt, took)
         if too_late is not None and not slot.lapsed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -57,7 +56,7 @@ class ByHand(Control):
             return self._settle(delivery, lambda policy, attempt: at_the_end(policy, reason))
         return self._settle(
             delivery,
-            lambda policy, attempt: after_failure(policy, attempt, reason, chance=random.random()),
+            lambda policy, attempt: after_failure(policy, attempt, reason, chance=self._chance()),
         )
 
     def requeue(self, delivery: Delivery) -> Awaitable[None]:
@@ -71,7 +70,7 @@ class ByHand(Control):
         return self._settle(
             delivery,
             lambda policy, attempt: after_failure(
-                policy, attempt, NACK, delay=delay, chance=random.random()
+                policy, attempt, NACK, delay=delay, chance=self._chance()
             ),
         )
 
@@ -88,6 +87,9 @@ class ByHand(Control):
             deadlines.extend(slot, delivery, seconds)
         else:
             self._tell_loop(delivery, deadlines.extend, slot, delivery, seconds)
+
+    def _chance(self) -> float:
+        return 0.5 if self._consumer is None else self._consumer.clock.chance()
 
     # -- inside --------------------------------------------------------------------------------
 

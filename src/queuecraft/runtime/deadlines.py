@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING
 
 from queuecraft.clock import Clock, Timer
@@ -86,5 +85,5 @@ class Deadlines:
         attempt = consumer.attempt(delivery)
         policy = consumer.policy_of(delivery)
         failure = Failure("AckTimeout", f"not handled within {policy.ack_timeout:g} s")
-        outcome = after_failure(policy, attempt, ACK_TIMEOUT, failure, chance=random.random())
+        outcome = after_failure(policy, attempt, ACK_TIMEOUT, failure, chance=self._clock.chance())
         slot.again = consumer.time_out(delivery, settler, outcome, attempt)

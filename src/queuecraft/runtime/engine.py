@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from queuecraft.clock import Clock
 from queuecraft.codec import Codec
 from queuecraft.model.policy import Policy
 from queuecraft.model.settings import Settings
 from queuecraft.runtime.connection import Connection
+from queuecraft.runtime.depends import Overrides
 from queuecraft.runtime.facts import Facts
 from queuecraft.runtime.handler import Middleware
+from queuecraft.runtime.publication import Publishing, PublishMiddleware
 from queuecraft.runtime.publisher import Publisher
 from queuecraft.runtime.signals import Signals
 from queuecraft.runtime.watchdog import Watchdog
@@ -29,4 +34,23 @@ class Engine:
     signals: Signals
     watchdog: Watchdog
     policy: Policy
+    publishing: Publishing
     middleware: list[Middleware] = field(default_factory=list)
+    overrides: Overrides = field(default_factory=Overrides)
+    closing: list[Callable[[], Awaitable[Any]]] = field(default_factory=list)
+    """What is called in the end, for middleware that holds something open."""
+    watched: list[Any] = field(default_factory=list)
+    """Middleware that says in `trouble` why nothing can be done; None while all is well."""
+
+    def adopt(self, middleware: Iterable[Middleware | PublishMiddleware]) -> None:
+        """Let middleware that asks for it know whom it works for: an object, or the object whose
+        method it is, may have an `attach(engine)` and an async `close()`."""
+        for each in middleware:
+            whole: Any = getattr(each, "__self__", each)
+            if callable(attach := getattr(whole, "attach", None)):
+                attach(self)
+            close = getattr(whole, "close", None)
+            if inspect.iscoroutinefunction(close) and close not in self.closing:
+                self.closing.append(close)
+            if hasattr(whole, "trouble") and whole not in self.watched:
+                self.watched.append(whole)

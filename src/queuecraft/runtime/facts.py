@@ -25,6 +25,9 @@ ConnectionState: TypeAlias = Literal[
 ]
 
 
+CircuitState: TypeAlias = Literal["closed", "open", "half_open"]
+
+
 class Fact(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """Anything that happened; observe this to be told of everything."""
 
@@ -116,6 +119,14 @@ class MessagePostponed(Fact, frozen=True, eq=False, kw_only=True):
     delivery: Delivery
     delay: float
     reason: str
+
+
+class CircuitChanged(Fact, frozen=True, eq=False, kw_only=True):
+    """A circuit breaker, or an outage guard, has opened, tries again, or is closed."""
+
+    name: str
+    state: CircuitState
+    error: str | None = None
 
 
 class MessageDeadLettered(Fact, frozen=True, eq=False, kw_only=True):

@@ -173,7 +173,7 @@ class Intake:
                 self.buffer.appendleft(following)
 
     def wait(self, delivery: Delivery, due: float) -> None:
-        """Let a delivery run again when it is due, where order is kept nothing of its key before."""
+        """Let a delivery run again when it is due; where order is kept, its key waits for it."""
         lanes, settler = self.lanes, self.settler
 
         def again() -> None:

@@ -43,6 +43,8 @@ class Publisher:
         self._facts = facts
         self._recipes = Recipes(connection, codec, settings, clock)
         self._sender = Sender(connection, settings, clock, self._count)
+        self._reply = Recipe("", bytes, codec, clock.now, queue="")
+        self._replying = Sender(connection, settings, clock, lambda _: None)
         self._unanswered = self._sender.entries
         self._budget = YIELD_EVERY
         self._drop = settings.unroutable == "drop"
@@ -85,6 +87,13 @@ class Publisher:
             return answer
         raise answer
 
+    async def reply(self, message: Outgoing) -> None:
+        """A reply, made already; raises as `publish` does. It is nothing that the application has
+        published, so it is neither counted nor told of."""
+        answer = await self._replying.submit_one(self._reply, message, drop=False)
+        if not isinstance(answer, str):
+            raise answer
+
     async def publish_many(
         self,
         target: object,
@@ -126,6 +135,7 @@ class Publisher:
 
     async def close(self) -> None:
         """Give up what is still waiting; call `flush` first to wait for it."""
+        await self._replying.close()
         await self._sender.close()
 
     # -- inside --------------------------------------------------------------------------------

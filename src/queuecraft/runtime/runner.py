@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -161,7 +160,9 @@ class Runner:
                 )
         elif not settler.void:
             attempt = consumer.attempt(delivery)
-            outcome = after_error(consumer.policy_of(delivery), attempt, error, random.random())
+            outcome = after_error(
+                consumer.policy_of(delivery), attempt, error, self._clock.chance()
+            )
             slot.again = consumer.fail(delivery, settler, outcome, attempt, took)
         return self._finish(slot, delivery, settler)
 

@@ -22,6 +22,8 @@ class Threads:
         self._idle: list[SimpleQueue[_Job | None]] = []
         self._lock = threading.Lock()
         self._closed = False
+        self.busy = 0
+        """Calls whose end the loop has not heard of; those that were abandoned not among them."""
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
         """Call the function in a thread. Cancelling the future abandons it, running on."""
@@ -34,8 +36,13 @@ class Threads:
             threading.Thread(
                 target=self._work, args=(inbox,), name=f"queuecraft-{self._name}", daemon=True
             ).start()
+        self.busy += 1
+        future.add_done_callback(self._ended)
         inbox.put(job)
         return future
+
+    def _ended(self, _: asyncio.Future[Any]) -> None:
+        self.busy -= 1
 
     def close(self) -> None:
         """Let idle threads end; busy ones end when their call does."""

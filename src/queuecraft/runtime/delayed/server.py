@@ -22,8 +22,9 @@ from queuecraft.stores.redis import RedisDelayedStore, RedisQueueStore
 class OwnServer:
     """A connection of our own, so that nobody waits for a broker's traffic."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, operation: str = "delayed") -> None:
         self._client = client
+        self._operation = operation
         self._scripts: dict[str, Script] = {}
 
     async def run(self, script: str, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
@@ -34,7 +35,7 @@ class OwnServer:
         try:
             return await self._client.eval(known, keys, arguments)
         except RedisError as error:
-            raise refusal(error, "delayed") from None
+            raise refusal(error, self._operation) from None
 
     @property
     def is_lost(self) -> bool:
@@ -71,6 +72,14 @@ class QueuesServer(OwnServer):
 
 async def open_store(target: Target, *, with_queues: bool) -> RedisDelayedStore:
     """A store on the first host of a URL that answers."""
+    client, prefix = await first_client(target)
+    if with_queues:
+        return RedisQueueStore(QueuesServer(client, prefix), prefix)
+    return RedisDelayedStore(OwnServer(client), prefix)
+
+
+async def first_client(target: Target) -> tuple[Client, str]:
+    """A connection to the first host of a URL that answers, and what all keys begin with there."""
     settings = target.settings
     credentials = await target.credentials()
     failure: ConnectionLost | None = None
@@ -82,9 +91,7 @@ async def open_store(target: Target, *, with_queues: bool) -> RedisDelayedStore:
         except ConnectionLost as error:
             failure = error
         else:
-            if with_queues:
-                return RedisQueueStore(QueuesServer(client, address.prefix), address.prefix)
-            return RedisDelayedStore(OwnServer(client), address.prefix)
+            return client, address.prefix
     assert failure is not None
     raise failure
 

@@ -1,0 +1,116 @@
+"""So many messages in a second, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import Any, Literal
+
+from queuecraft.model.errors import ConfigError
+from queuecraft.model.message import Message
+from queuecraft.model.outcome import Postponed
+from queuecraft.model.policy import is_number
+from queuecraft.runtime.engine import Engine
+from queuecraft.runtime.handler import Handle
+
+REMEMBERED = 10_000  # buckets and promises; beyond, those that are over are forgotten
+OVERDUE = 60.0  # seconds after which nobody comes for a promise any more
+
+
+class RateLimit:
+    """A token bucket: `max_per_second` on average, up to `burst` at once. `per` is what has a
+    bucket of its own: `"all"` messages together, each `"queue"`, each `"key"`, or whatever a
+    function of the message says.
+
+    A message whose turn has not come waits without a runner. It keeps its place: when it comes
+    again it goes through. The limit is that of one process.
+
+    >>> from queuecraft import QueueCraft
+    >>> QueueCraft().use(RateLimit(50, burst=10, per="key"))
+    """
+
+    def __init__(
+        self,
+        max_per_second: float,
+        *,
+        burst: int = 1,
+        per: Literal["all", "queue", "key"] | Callable[[Message[Any]], str] = "all",
+    ) -> None:
+        if not is_number(max_per_second) or not 0 < max_per_second < float("inf"):
+            raise ConfigError(f"RateLimit({max_per_second!r}): expected messages a second above 0")
+        if not is_number(burst) or burst < 1:
+            raise ConfigError(f"RateLimit(burst={burst!r}): expected a whole number from 1 on")
+        if not callable(per) and per not in _NAMES:
+            raise ConfigError(f"RateLimit(per={per!r}): expected all, queue, key or a function")
+        self._interval = 1 / max_per_second
+        self._ahead = (burst - 1) * self._interval
+        self._name = per if callable(per) else _NAMES[per]
+        self._now: Callable[[], float] = monotonic
+        self._buckets: dict[str, Bucket] = {}
+        self._promised: dict[str, float] = {}  # when a message that waits has its turn
+
+    def attach(self, engine: Engine) -> None:
+        """Use the clock of a QueueCraft."""
+        self._now = engine.clock.monotonic
+
+    def __call__(self, handle: Handle) -> Handle:
+        def limited(message: Message[Any]) -> Awaitable[object]:
+            wait = self.wait(message)
+            if wait > 0:
+                raise Postponed(wait, "rate limit")
+            return handle(message)
+
+        if self._name is not _NAMES["all"]:
+            return limited
+        now, interval, ahead, promised = self._now, self._interval, self._ahead, self._promised
+        bucket = self._buckets.setdefault("", Bucket(now() - ahead))  # for all handlers together
+
+        def limited_together(message: Message[Any]) -> Awaitable[object]:
+            at = now()
+            if promised or bucket.next > at:
+                return limited(message)
+            bucket.next = (max(at - ahead, bucket.next)) + interval
+            return handle(message)
+
+        return limited_together
+
+    def wait(self, message: Message[Any]) -> float:
+        """Seconds until the message has its turn, which is kept for it from now on; 0: it is now,
+        and taken."""
+        now = self._now()
+        if self._promised and (due := self._promised.get(message.id)) is not None:
+            if due > now + 1e-6:  # woken early by a clock that rounds
+                return due - now
+            del self._promised[message.id]
+            return 0.0
+        name, full = self._name(message), now - self._ahead
+        bucket = self._buckets.get(name)
+        if bucket is None:
+            if len(self._buckets) >= REMEMBERED:
+                self._buckets = {at: each for at, each in self._buckets.items() if each.next > full}
+            bucket = self._buckets[name] = Bucket(full)
+        due = max(bucket.next, full)
+        bucket.next = due + self._interval
+        if due <= now:
+            return 0.0
+        self._promised[message.id] = due
+        if len(self._promised) > REMEMBERED:
+            for each in [each for each, at in self._promised.items() if at < now - OVERDUE]:
+                del self._promised[each]
+        return due - now
+
+
+class Bucket:
+    """When its next token is made."""
+
+    __slots__ = ("next",)
+
+    def __init__(self, made: float) -> None:
+        self.next = made
+
+
+_NAMES: dict[str, Callable[[Message[Any]], str]] = {
+    "all": lambda message: "",
+    "queue": lambda message: message.queue,
+    "key": lambda message: message.key or "",
+}

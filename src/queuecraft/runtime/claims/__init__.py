@@ -1,0 +1,1 @@
+"""Claims in a place of their own."""

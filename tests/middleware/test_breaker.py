@@ -1,0 +1,210 @@
+"""A circuit breaker, around any call, around handlers and around publishing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from queuecraft import CircuitOpen, ConfigError, PayloadError, PublishError, QueueCraft
+from queuecraft.drivers.local.memory import MemoryDriver
+from queuecraft.facts import CircuitChanged
+from queuecraft.middleware import Breaker, OutageGuard
+from queuecraft.testing import FakeClock, FaultyDriver
+from tests.middleware.stage import number, stage
+
+
+def state_of(breaker: Breaker | OutageGuard) -> str:
+    """It changes between two looks, which a type checker would not believe."""
+    return breaker.state
+
+
+class Bank:
+    """Answers, or does not."""
+
+    def __init__(self) -> None:
+        self.up = False
+        self.asked = 0
+
+    async def charge(self) -> str:
+        self.asked += 1
+        if not self.up:
+            raise OSError("the bank is closed")
+        return "paid"
+
+
+async def test_it_opens_tries_once_and_closes() -> None:
+    bank, told = Bank(), list[tuple[str, str]]()
+    async with stage() as (qc, clock):
+        breaker = Breaker("bank", failure_threshold=3, reset_timeout=10)
+        qc.use(breaker.handling)  # so that it is told the time, and tells
+        qc.observe(CircuitChanged, lambda fact: told.append((fact.name, fact.state)))
+        for _ in range(3):
+            with pytest.raises(OSError, match="closed"):
+                await breaker.call(bank.charge)
+        assert state_of(breaker) == "open"
+        with pytest.raises(CircuitOpen, match="bank has failed 3 times"):
+            await breaker.call(bank.charge)
+        assert bank.asked == 3
+        await clock.advance(10)
+        assert state_of(breaker) == "half_open"
+        with pytest.raises(OSError, match="closed"):
+            await breaker.call(bank.charge)
+        with pytest.raises(CircuitOpen):
+            await breaker.call(bank.charge)
+        bank.up = True
+        await clock.advance(10)
+        assert await breaker.call(bank.charge) == "paid"
+        assert state_of(breaker) == "closed"
+        assert await breaker.call(bank.charge) == "paid"
+    states = ["open", "half_open", "open", "half_open", "closed"]
+    assert told == [("bank", state) for state in states]
+
+
+async def test_a_success_in_between_starts_the_count_anew() -> None:
+    bank, breaker = Bank(), Breaker(failure_threshold=2)
+    for up in (False, True, False, True):
+        bank.up = up
+        try:
+            await breaker.call(bank.charge)
+        except OSError:
+            assert not up
+    assert state_of(breaker) == "closed"
+
+
+async def test_half_open_it_lets_only_one_try() -> None:
+    async with stage() as (qc, clock):
+        breaker = Breaker(failure_threshold=1, reset_timeout=1)
+        qc.use(breaker.handling)
+        with pytest.raises(OSError, match="closed"):
+            await breaker.call(Bank().charge)
+        await clock.advance(1)
+        async with breaker:
+            with pytest.raises(CircuitOpen):
+                breaker.enter()
+        assert state_of(breaker) == "closed"
+
+
+async def test_what_is_no_failure_of_the_other_side_does_not_count() -> None:
+    breaker = Breaker(failure_threshold=1, counts=lambda error: isinstance(error, OSError))
+    with pytest.raises(ValueError, match="ours"):
+        async with breaker:
+            raise ValueError("ours")
+    assert state_of(breaker) == "closed"
+
+
+async def test_around_handlers_messages_wait_and_no_failure_is_counted() -> None:
+    bank = Bank()
+    async with stage() as (qc, clock):
+        breaker = Breaker("bank", failure_threshold=1, reset_timeout=2)
+        worker = qc.worker("numbers", concurrency=1, prefetch=20, middleware=[breaker.handling])
+        paid: list[int] = []
+
+        @worker.on(number)
+        async def handle(n: int) -> None:
+            await bank.charge()
+            paid.append(n)
+
+        await worker.start()
+        await qc.publish_many(number, range(5))
+        await clock.settle()
+        assert bank.asked == 1
+        assert qc.get_metrics().messages_failed == 1  # the one that opened it
+        bank.up = True
+        await clock.advance(60)
+        assert sorted(paid) == [0, 1, 2, 3, 4]
+        assert qc.get_metrics().messages_failed == 1
+
+
+async def test_an_open_breaker_refuses_publishes_until_the_broker_is_back() -> None:
+    clock = FakeClock()
+    driver = FaultyDriver(MemoryDriver(clock))
+    breaker = Breaker("broker", failure_threshold=2, reset_timeout=1000)
+    async with QueueCraft(
+        drivers=[driver], clock=clock, breaker=breaker, on_outage="fail", unroutable="drop"
+    ) as qc:
+        await qc.publish(number, 1)
+        driver.refuse(1000)
+        await driver.drop()
+        for _ in range(2):
+            with pytest.raises(PublishError, match="not connected"):
+                await qc.publish(number, 2)
+        assert qc.connection_state == "circuit_open"
+        assert qc.health_check().status == "unhealthy"
+        with pytest.raises(CircuitOpen):
+            await qc.publish(number, 3)
+        driver.heal()
+        await clock.advance(120)
+        assert qc.health_check().connection_state == "connected"
+        await qc.publish(number, 4)
+
+
+async def test_a_payload_that_does_not_fit_does_not_open_it() -> None:
+    async with stage(breaker=Breaker(failure_threshold=1), unroutable="drop") as (qc, _):
+        wrong: Any = "three"
+        with pytest.raises(PayloadError):
+            await qc.publish(number, wrong)
+        await qc.publish(number, 3)
+        assert qc.connection_state == "connected"
+
+
+async def test_in_an_outage_messages_wait_and_a_probe_tells_when_it_is_over() -> None:
+    bank, told = Bank(), list[str]()
+    async with stage() as (qc, clock):
+        guard = OutageGuard("billing", failure_rate=0.5, minimum=10, probe_every=4)
+        qc.observe(CircuitChanged, lambda fact: told.append(fact.state))
+        worker = qc.worker("numbers", concurrency=4, prefetch=20, middleware=[guard])
+        paid: list[int] = []
+
+        @worker.on(number)
+        async def handle(n: int) -> None:
+            await bank.charge()
+            paid.append(n)
+
+        await worker.start()
+        await qc.publish_many(number, range(100))
+        await clock.settle()
+        assert state_of(guard) == "open"
+        assert bank.asked == 10
+        await clock.advance(41)
+        assert 15 <= bank.asked <= 25  # a probe every four seconds, and no retries beside them
+        assert qc.get_metrics().messages_dead_lettered == 0
+        assert told[0] == "open"
+        bank.up = True
+        await clock.advance(600)
+        assert sorted(paid) == list(range(100))
+        assert state_of(guard) == "closed"
+        assert told[-2:] == ["half_open", "closed"]
+        assert await qc.dead_letters.count("numbers") == 0
+
+
+async def test_a_few_failures_are_no_outage() -> None:
+    async with stage() as (qc, clock):
+        guard = OutageGuard(failure_rate=0.5, minimum=10)
+        worker = qc.worker("numbers", concurrency=1, middleware=[guard])
+
+        @worker.on(number)
+        async def handle(n: int) -> None:
+            if n % 3 == 0:
+                raise OSError("now and then")
+
+        await worker.start()
+        await qc.publish_many(number, range(60))
+        await clock.settle()
+        assert state_of(guard) == "closed"
+        assert qc.get_metrics().messages_failed == 20
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Breaker(failure_threshold=0),
+        lambda: Breaker(reset_timeout=-1),
+        lambda: OutageGuard(failure_rate=0),
+        lambda: OutageGuard(minimum=0),
+        lambda: OutageGuard(window=0),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make: Any) -> None:
+    with pytest.raises(ConfigError, match="expected"):
+        make()

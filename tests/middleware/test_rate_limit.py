@@ -1,0 +1,110 @@
+"""A rate limit lets so many messages through, and holds no runner for the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from queuecraft import ConfigError, Message
+from queuecraft.middleware import RateLimit
+from tests.middleware.stage import number, stage
+
+
+async def test_messages_come_at_the_rate_after_a_burst() -> None:
+    async with stage() as (qc, clock):
+        times: list[float] = []
+        worker = qc.worker(
+            "limited", concurrency=1, prefetch=50, middleware=[RateLimit(10, burst=3)]
+        )
+
+        @worker.on(number)
+        async def handle(n: int) -> None:
+            times.append(round(clock.monotonic(), 3))
+
+        await worker.start()
+        await qc.publish_many(number, range(8))
+        await clock.advance(2)
+        assert times == [0, 0, 0, 0.1, 0.2, 0.3, 0.4, 0.5]
+        assert qc.get_metrics().messages_failed == 0
+
+
+async def test_each_keeps_its_place() -> None:
+    async with stage() as (qc, clock):
+        seen: list[int] = []
+        worker = qc.worker("numbers", concurrency=1, prefetch=50, middleware=[RateLimit(10)])
+
+        @worker.on(number)
+        async def handle(n: int) -> None:
+            seen.append(n)
+
+        await worker.start()
+        await qc.publish_many(number, range(5))
+        await clock.advance(0.25)
+        await qc.publish_many(number, range(5, 8))
+        await clock.advance(2)
+        assert seen == list(range(8))
+
+
+async def test_all_handlers_share_one_limit() -> None:
+    async with stage(middleware=[RateLimit(10)]) as (qc, clock):
+        times: list[float] = []
+
+        async def handle(n: int) -> None:
+            times.append(round(clock.monotonic(), 3))
+
+        for queue in ("one", "two"):
+            worker = qc.worker(queue)
+            worker.on(number)(handle)
+            worker.on("other", handle)
+            await worker.start()
+        await qc.publish(number, 1)
+        await qc.publish("other", 1)
+        await clock.advance(1)
+        assert times == [0, 0.1, 0.2, 0.3]
+
+
+async def test_a_bucket_for_each_key_does_not_hold_up_the_others() -> None:
+    async with stage() as (qc, clock):
+        seen: list[str | None] = []
+        limit = RateLimit(1, per="key")
+        worker = qc.worker("numbers", concurrency=1, prefetch=50, middleware=[limit])
+
+        @worker.on(number)
+        async def handle(n: int, message: Message) -> None:
+            seen.append(message.key)
+
+        await worker.start()
+        for key in ("a", "a", "a", "b", "c"):
+            await qc.publish(number, 1, key=key)
+        await clock.settle()
+        assert seen == ["a", "b", "c"]
+        await clock.advance(2)
+        assert seen == ["a", "b", "c", "a", "a"]
+
+
+async def test_slower_than_a_message_may_be_held_it_waits_in_the_queue() -> None:
+    async with stage() as (qc, clock):
+        seen: list[int] = []
+        worker = qc.worker("numbers", middleware=[RateLimit(0.1)])
+
+        @worker.on(number)
+        async def handle(n: int) -> None:
+            seen.append(n)
+
+        await worker.start()
+        await qc.publish_many(number, range(3))
+        await clock.settle()
+        assert len(seen) == 1
+        assert (await qc.admin.inspect("numbers")).delayed == 2
+        await clock.advance(21)
+        assert sorted(seen) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"max_per_second": 0}, {"max_per_second": "10"}, {"burst": 0}, {"per": "planet"}],
+)
+def test_what_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="RateLimit"):
+        RateLimit(**(dict[str, Any](max_per_second=10) | options))
