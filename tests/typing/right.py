@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypedDict, assert_type
+from typing import Annotated, Any, TypedDict, assert_type
 
 import attrs
 import msgspec
@@ -14,6 +14,7 @@ import pydantic
 from queuecraft import (
     BatchFailed,
     DeadLetter,
+    Depends,
     Event,
     Exchange,
     Filter,
@@ -29,9 +30,13 @@ from queuecraft import (
     Worker,
     channel,
     consume,
+    queue_module,
+    use_queue,
 )
 from queuecraft.facts import MessageFailed
+from queuecraft.outbox import Outbox
 from queuecraft.runtime.handler import Handle
+from queuecraft.sync import QueueCraft as SyncQueueCraft
 
 
 @dataclass
@@ -147,6 +152,20 @@ async def sending(qc: QueueCraft) -> None:
     await qc.send("invoices", {"id": "i-1"})
 
 
+async def requesting(qc: QueueCraft) -> None:
+    assert_type(await qc.request(order_placed, Order("o-1"), Invoice), Invoice)
+    assert_type(
+        await qc.request(order_placed, SpecialOrder("o-1"), list[int], timeout=1), list[int]
+    )
+    assert_type(await qc.request(moved, {"street": "Elm"}, Address), Address)
+    assert_type(await qc.request(orders, Order("o-1"), float, key="k"), float)
+    assert_type(await qc.request("order.placed", {"id": "o-1"}, Parcel), Parcel)
+    reply: str = await qc.request(order_placed, Order("o-1"), headers={"tenant": "acme"})
+    assert_type(reply, str)
+    plain_reply: int = await qc.request("number", 5)
+    assert_type(plain_reply, int)
+
+
 def decorating(worker: Worker) -> None:
     @worker.on(order_placed)
     async def payload(order: Order) -> None: ...
@@ -210,6 +229,33 @@ def decorating(worker: Worker) -> None:
 
     @worker.on(order_placed, match={"x-match": "any", "format": "pdf"})
     async def of_headers(order: Order) -> None: ...
+
+
+async def session() -> AsyncIterator[Order]:
+    yield Order("o-1")
+
+
+def depending(qc: QueueCraft, worker: Worker) -> None:
+    @worker.on(order_placed)
+    async def charge(order: Order, session: Annotated[Order, Depends(session)]) -> None: ...
+
+    @worker.on(order_placed, batch_size=5)
+    def book(
+        orders: list[Order],
+        messages: list[Message[Order]],
+        *,
+        session: Annotated[Order, Depends(session, scope="worker", inline=True)],
+    ) -> None: ...
+
+    class Channel:
+        @consume(order_placed)
+        async def note(self, order: Order, it: Annotated[Order, Depends(session)]) -> None: ...
+
+    worker.on(order_placed, charge)
+    with qc.override(session, lambda: Order("fake")):
+        container: dict[str, object] = {}
+        assert_type(use_queue(container, queue_module("local://", concurrency=3)), QueueCraft)
+        print(Channel)
 
 
 def batching(worker: Worker) -> None:
@@ -373,3 +419,24 @@ async def watching(qc: QueueCraft) -> None:
     qc.configure(default_queue=Policy(ttl=60))
     redriven = await qc.dead_letters.redrive("billing", where=Filter(error="bank"), rate=50)
     assert_type(redriven, Redrive)
+
+
+def without_await(qc: SyncQueueCraft) -> None:
+    assert_type(qc.publish(order_placed, SpecialOrder("o-1"), delay=5), str)
+    qc.publish(moved, {"street": "Elm"})
+    qc.publish("order.placed", {"id": "o-1"})
+    assert_type(qc.publish_many(number, range(10)), list[str])
+    assert_type(
+        qc.publish_many(number, [1], return_exceptions=True, atomic=True), list[str | QueueError]
+    )
+    assert_type(qc.send(invoices, Invoice(id="i-1")), str)
+    assert_type(qc.request(order_placed, Order("o-1"), Parcel, timeout=2), Parcel)
+    assert_type(qc.call(lambda qc: qc.publish(number, 1), timeout=5), str)
+
+
+async def in_a_transaction(outbox: Outbox, session: Any) -> None:
+    assert_type(outbox.publish(session, order_placed, Order("o-1"), key="k"), str)
+    outbox.publish(session, moved, {"street": "Elm"})
+    outbox.send(session, "invoices", {"id": "i-1"})
+    assert_type(await outbox.publish_async(session, number, 5), str)
+    assert_type(await outbox.send_async(session, invoices, Invoice(id="i-1")), str)

@@ -20,6 +20,8 @@ from queuecraft import (
     consume,
 )
 from queuecraft.facts import MessageFailed, MessageRetried
+from queuecraft.outbox import Outbox
+from queuecraft.sync import QueueCraft as SyncQueueCraft
 from tests.typing.right import (
     Address,
     Customer,
@@ -86,6 +88,16 @@ async def sending(qc: QueueCraft) -> None:
     await qc.send(invoices)  # E: no payload
     await qc.send(order_placed, Order("o-1"))  # E: an event is no queue
     await qc.send(invoices, Invoice(id="i-1"), dealy=5)  # E: no such option
+
+
+async def requesting(qc: QueueCraft) -> None:
+    await qc.request(order_placed, {"id": "o-1"}, Invoice)  # E: a dict is no dataclass
+    await qc.request(orders, Parcel("p-1"))  # E: another type
+    await qc.request(order_placed, Order("o-1"), Invoice, 5.0)  # E: a timeout is named
+    await qc.request(order_placed, Order("o-1"), timeout="5")  # E: text is no time
+    await qc.request(order_placed, Order("o-1"), ttl=5)  # E: it has its timeout
+    text: str = await qc.request(order_placed, Order("o-1"), int)  # E: an int is asked for
+    print(text)
 
 
 async def takes_order(order: Order) -> None: ...
@@ -236,3 +248,11 @@ def configuring(qc: QueueCraft) -> None:
 
 def retried(fact: MessageRetried) -> None:
     print(fact.delay, Address)
+
+
+async def without_await(qc: SyncQueueCraft, outbox: Outbox) -> None:
+    qc.publish(order_placed, {"id": "o-1"})  # E: the wrong payload
+    qc.publish(order_placed, Order("o-1"), delya=5)  # E: no such option
+    await qc.publish(order_placed, Order("o-1"))  # E: there is nothing to wait for
+    SyncQueueCraft("local://", concurency=8)  # E: no such setting
+    outbox.publish(qc, order_placed, {"id": "o-1"})  # E: the wrong payload

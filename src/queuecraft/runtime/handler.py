@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import re
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import SimpleNamespace, UnionType
-from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeAlias, get_args, get_origin
 
 from queuecraft.codec import Codec
 from queuecraft.model.envelope import Delivery
@@ -16,6 +15,18 @@ from queuecraft.model.errors import ConfigError, PayloadError
 from queuecraft.model.message import Control, Message
 from queuecraft.model.metadata import ConsumeMetadata, ParamMetadata
 from queuecraft.model.outcome import UnreadablePayload
+from queuecraft.runtime.depends import (
+    Depends,
+    Function,
+    Overrides,
+    Provider,
+    check_default,
+    depends_in,
+    resolve,
+)
+from queuecraft.runtime.keeper import Keeper
+from queuecraft.runtime.provision import Provision
+from queuecraft.runtime.signature import code_of, is_async, message_in, signature_of
 from queuecraft.runtime.threads import Threads
 
 Call: TypeAlias = Callable[[Delivery], Awaitable[object]]
@@ -56,7 +67,8 @@ def checked(middleware: Iterable[Middleware]) -> tuple[Middleware, ...]:
 
 
 class Handler:
-    """A handler and what its parameters ask for, by annotation: the payload, the `Message`.
+    """A handler and what its parameters ask for, by annotation: the payload, the `Message`,
+    dependencies.
 
     >>> def charge(order: dict, message: Message) -> None: ...
     >>> [param.source for param in Handler("order.placed", charge).metadata.params]
@@ -78,29 +90,51 @@ class Handler:
         self.pattern = pattern
         self.function = function
         self.name = getattr(function, "__qualname__", repr(function))
-        code = _code_of(function)
+        code = code_of(function)
         if inspect.isasyncgenfunction(code) or inspect.isgeneratorfunction(code):
             raise ConfigError(f"handler {self.name} of {pattern!r} yields; a handler returns")
         where = f"handler {self.name} of {pattern!r}"
-        signature, hints = _signature(where, function)
-        first = next((hints.get(name, Any) for name in signature.parameters), Any)
+        signature, hints = signature_of(where, function)
+        self._where = where
+        self._asked: dict[str, Depends] = {}
+        for name, param in signature.parameters.items():
+            if param.kind in (param.VAR_POSITIONAL, param.VAR_KEYWORD):
+                continue
+            if (asked_for := depends_in(where, name, hints.get(name, Any))) is not None:
+                self._asked[name] = asked_for
+        others = (name for name in signature.parameters if name not in self._asked)
+        first = next((hints.get(name, Any) for name in others), Any)
         asked = (batch_size or 1) > 1 or batch_wait is not None
         self.in_batches = takes_batches(first, payload_type, said=asked or lists)
         if asked and not self.in_batches:
             raise ConfigError(_no_batches(where, first, payload_type))
         self.batch_size = batch_size
         self.batch_wait = batch_wait
-        params, self._arguments = _params(where, signature, hints, lists=self.in_batches)
+        params, self._arguments = _params(
+            where, signature, hints, self._asked, lists=self.in_batches
+        )
+        self._named = [
+            name
+            for name in self._asked
+            if signature.parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
+        ]
+        self.providers({})  # what nobody can make is told now
         if payload_type in (None, Any):
             payload_type = _payload_type(params, lists=self.in_batches)
         self.metadata = ConsumeMetadata(pattern, payload_type, function, params, self.in_batches)
-        self.sync = not (
-            inspect.iscoroutinefunction(inspect.unwrap(function))
-            or inspect.iscoroutinefunction(code)
-        )
+        self.sync = not is_async(function)
+
+    def providers(self, overrides: Mapping[Function, Function]) -> Mapping[str, Provider]:
+        """Who makes its dependencies, given what stands in for what; `ConfigError` if nobody."""
+        return resolve(self._where, self._asked, overrides, lists=self.in_batches)
 
     def compile(
-        self, codec: Codec, control: Control, threads: Threads, middleware: Sequence[Middleware]
+        self,
+        codec: Codec,
+        control: Control,
+        threads: Threads,
+        middleware: Sequence[Middleware],
+        keeper: Keeper | None = None,
     ) -> Call:
         """The way from a delivery to the running function."""
         decoder = codec.decoder(self.metadata.payload_type)
@@ -119,7 +153,7 @@ class Handler:
 
             return call_with_payload
 
-        invoke = self._invoker(threads)
+        invoke = self._invoker(threads, keeper)
         if not middleware:
             return lambda delivery: invoke(Message(delivery, decoder, control))
 
@@ -149,12 +183,14 @@ class Handler:
         control: Control,
         threads: Threads,
         middleware: Sequence[Middleware],
+        keeper: Keeper | None = None,
     ) -> tuple[Read, RunMany]:
         """The same for a handler of lists, in two steps: one message may fail the first."""
         self.check(middleware)
         decoder = codec.decoder(self.metadata.payload_type)
-        function = self._function(threads)
         given = self._arguments
+        function = self._function(threads)
+        provision = self._provision(threads, keeper) if self._asked else None
 
         def run(messages: Sequence[Message[Any]]) -> Awaitable[object]:
             return function(*[each.fill_many(messages) for each in given])
@@ -167,7 +203,7 @@ class Handler:
                 message.payload  # noqa: B018  one that cannot be read is not given to the handler
             return message
 
-        return read, run
+        return read, provision or run
 
     def _function(self, threads: Threads) -> Callable[..., Awaitable[object]]:
         """The function, to be awaited, in a thread if it is sync."""
@@ -182,9 +218,41 @@ class Handler:
 
         return in_thread if self.sync else self.function
 
-    def _invoker(self, threads: Threads) -> Handle:
-        function = self._function(threads)
+    def _provision(self, threads: Threads, keeper: Keeper | None) -> Provision:
+        """The function, called with what it depends on."""
+        many, given, named = self.in_batches, self._arguments, self._named
+        if keeper is None:
+            keeper = Keeper(self.name, threads, Overrides(), logging.getLogger("queuecraft"))
+
+        def arguments(to: Any, made: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+            positional = [
+                made[each.name]
+                if each.name is not None
+                else each.fill_many(to)
+                if many
+                else each.fill(to)
+                for each in given
+            ]
+            return positional, {name: made[name] for name in named}
+
+        provision = Provision(
+            self.function, self.name, self.providers, arguments, keeper, sync=self.sync
+        )
+        keeper.serve(provision)
+        return provision
+
+    def _invoker(self, threads: Threads, keeper: Keeper | None) -> Handle:
         given = self._arguments
+        if self._asked:
+            provision, reads = self._provision(threads, keeper), PAYLOAD in given
+
+            def invoke(message: Message[Any]) -> Awaitable[object]:
+                if reads:
+                    message.payload  # noqa: B018  nothing is made for what cannot be read
+                return provision(message)
+
+            return invoke
+        function = self._function(threads)
         if given == (PAYLOAD,):
             return lambda message: function(message.payload)
         if given == (PAYLOAD, MESSAGE):
@@ -200,6 +268,7 @@ class Argument:
 
     fill: Callable[[Message[Any]], Any]
     default: bool = False  # the same for every message
+    name: str | None = None  # of the parameter, if a dependency is passed for it
 
     def fill_many(self, messages: Sequence[Message[Any]]) -> Any:
         """What is passed for the parameter of a handler of lists."""
@@ -210,21 +279,13 @@ PAYLOAD = Argument(lambda message: message.payload)
 MESSAGE = Argument(lambda message: message)
 
 
-def _signature(
-    where: str, function: Callable[..., Any]
-) -> tuple[inspect.Signature, dict[str, Any]]:
-    """The parameters of a function, and their annotations."""
-    try:
-        signature = inspect.signature(function)
-    except ValueError as error:
-        raise ConfigError(f"{where} has a signature that cannot be read: {error}") from error
-    except TypeError:  # early 3.11 stumbles over an AsyncMock: it takes whatever it is given
-        signature = inspect.Signature([inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)])
-    return signature, _annotations(function)
-
-
 def _params(
-    where: str, signature: inspect.Signature, hints: Mapping[str, Any], *, lists: bool
+    where: str,
+    signature: inspect.Signature,
+    hints: Mapping[str, Any],
+    asked: Mapping[str, Depends],
+    *,
+    lists: bool,
 ) -> tuple[tuple[ParamMetadata, ...], tuple[Argument, ...]]:
     """The parameters, and what to pass for them, by position."""
     found: list[ParamMetadata] = []
@@ -235,16 +296,23 @@ def _params(
         taken = {each.source for each in found}
         if param.kind is param.VAR_KEYWORD or (param.kind is param.VAR_POSITIONAL and taken):
             continue
+        if param.name in asked:
+            found.append(ParamMetadata(param.name, "dependency", annotation))
+            if param.kind is not param.KEYWORD_ONLY:
+                arguments.append(Argument(partial(_same, None), name=param.name))
+                passed = len(arguments)
+            continue
+        check_default(where, param)
         if param.kind is param.KEYWORD_ONLY and param.default is not param.empty:
             found.append(ParamMetadata(param.name, "default", annotation))
         elif param.kind is param.KEYWORD_ONLY:
             raise ConfigError(f"{where}: {param.name!r} is keyword-only; make it positional")
-        elif lists and _message_in(annotation) is not None:
+        elif lists and message_in(annotation) is not None:
             raise ConfigError(
                 f"{where} takes a batch, so {param.name!r} is many messages; annotate it "
                 "list[Message]"
             )
-        elif _message_in(element_of(annotation) if lists else annotation) is not None:
+        elif message_in(element_of(annotation) if lists else annotation) is not None:
             if "message" in taken:
                 raise ConfigError(f"{where} asks for the message twice")
             found.append(ParamMetadata(param.name, "message", annotation))
@@ -261,67 +329,13 @@ def _params(
             raise ConfigError(
                 f"{where}: nothing fills parameter {param.name!r}; a handler takes a payload and "
                 "a Message (annotate it so), or a list of each, and further parameters need "
-                "defaults"
+                "Annotated[…, Depends(function)], or defaults"
             )
     return tuple(found), tuple(arguments[:passed])
 
 
 def _same(value: Any, message: Message[Any]) -> Any:
     return value
-
-
-def _code_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function behind partials, or the `__call__` of an object that has one."""
-    while isinstance(function, partial):
-        function = function.func
-    return function if inspect.isroutine(function) else type(function).__call__
-
-
-def _message_in(annotation: Any) -> Any:
-    """The `Message` or `Message[T]` that an annotation asks for, if it does."""
-    origin = get_origin(annotation)
-    if origin is Annotated or origin is Union or origin is UnionType:
-        inner = get_args(annotation)[:1] if origin is Annotated else get_args(annotation)
-        return next(filter(None, map(_message_in, inner)), None)
-    kind = origin or annotation
-    return annotation if isinstance(kind, type) and issubclass(kind, Message) else None
-
-
-def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
-    """The parameters' annotations; one that names something out of reach counts for nothing."""
-    code = _code_of(function)
-    try:
-        return get_type_hints(code, include_extras=True)
-    except Exception:  # whatever evaluating them may raise; each by itself may still be read
-        inner = inspect.unwrap(code)
-        names: dict[str, Any] = getattr(inner, "__globals__", {})
-        raw: dict[str, Any] = getattr(inner, "__annotations__", {})
-        return {name: _resolved(annotation, names) for name, annotation in raw.items()}
-
-
-def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
-    if not isinstance(annotation, str):
-        return annotation
-    whole = _looked_up(annotation, names)
-    if whole is not None:
-        return whole
-    listed = re.fullmatch(r"(?:[\w.]+\.)?(?:list|List|Sequence)\[(.*)\]", annotation.strip())
-    if listed is not None:  # of what is out of reach, but a list all the same
-        return list[_resolved(listed[1], names)]  # type: ignore[misc]
-    # `Message[Local]`: of what is out of reach, but a message all the same.
-    for name in re.findall(r"[A-Za-z_][\w.]*", annotation):
-        part = _looked_up(name, names)
-        if _message_in(part) or (part is None and name.split(".")[-1] == Message.__name__):
-            return Message
-    return Any
-
-
-def _looked_up(text: str, names: dict[str, Any]) -> Any:
-    try:
-        found = get_type_hints(SimpleNamespace(__annotations__={"it": text}), names)
-    except Exception:
-        return None
-    return found["it"]
 
 
 def _payload_type(params: Sequence[ParamMetadata], *, lists: bool) -> Any:
@@ -334,7 +348,7 @@ def _payload_type(params: Sequence[ParamMetadata], *, lists: bool) -> Any:
         if source == "payload":
             return annotation
     for source, annotation in said:
-        if source == "message" and (arguments := get_args(_message_in(annotation))):
+        if source == "message" and (arguments := get_args(message_in(annotation))):
             return arguments[0]
     return Any
 
@@ -362,7 +376,7 @@ def takes_batches(first: Any, payload_type: Any, *, said: bool) -> bool:
     element = element_of(first)
     if element is None:
         return False
-    if _message_in(element) is not None:
+    if message_in(element) is not None:
         return True
     if payload_type in (None, Any):
         return said

@@ -21,8 +21,10 @@ from queuecraft.runtime.counters import Counters
 from queuecraft.runtime.engine import Engine
 from queuecraft.runtime.facts import WorkerStarted, WorkerStopped
 from queuecraft.runtime.handler import Call, Handler
+from queuecraft.runtime.keeper import Keeper
 from queuecraft.runtime.plan import Ordering, Plan, WorkerOptions
 from queuecraft.runtime.registration import BatchRegistration, Registration
+from queuecraft.runtime.replies import Replies
 from queuecraft.runtime.router import Router
 from queuecraft.runtime.threads import Threads
 
@@ -49,14 +51,19 @@ class Worker:
         options: WorkerOptions,
         holds_dead_letters: Callable[[str], bool],
     ) -> None:
-        self._engine = engine
         self._plan = Plan.of(queue, options, engine.settings)
         self._plan.check(engine.connection.traits)
         self._holds_dead_letters = holds_dead_letters
+        self._work_for(engine)
+
+    def _work_for(self, engine: Engine) -> None:
+        """Begin as one that has never run."""
+        self._engine = engine
         self._name: str | None = None
         self.counters = Counters()
         self._consumer: Consumer | None = None
         self._threads: Threads | None = None
+        self._keeper: Keeper | None = None
         self._state: State = "new"
         self._starting = asyncio.Lock()
         self._stops = 0
@@ -295,6 +302,11 @@ class Worker:
             return
         raise ConfigError(f"queue {self.queue_name!r} cannot have {processes} processes: {why}")
 
+    def check_overrides(self, overrides: Mapping[Callable[..., Any], Callable[..., Any]]) -> None:
+        """Raise `ConfigError` if its handlers cannot get what they ask for from these."""
+        for handler in self._plan.handlers:
+            handler.providers(overrides)
+
     def _policy(self, policy: Policy) -> Self:
         return self._change(replace(self._plan, policy=policy.over(self._plan.policy)))
 
@@ -335,6 +347,11 @@ class Worker:
     def paused(self) -> str | None:
         """Why it takes no messages, if it does not."""
         return None if self._consumer is None else self._consumer.paused
+
+    @property
+    def in_threads(self) -> int:
+        """How many of its handlers are at work in threads."""
+        return 0 if self._threads is None else self._threads.busy
 
     @property
     def in_flight(self) -> int:
@@ -387,6 +404,17 @@ class Worker:
 
     # -- the handle ----------------------------------------------------------------------------
 
+    def stand_in(self, engine: Engine) -> Callable[[], None]:
+        """Work for another engine, until the function that is returned is called."""
+        own = self.__dict__.copy()
+        self._work_for(engine)
+
+        def go_back() -> None:
+            self.__dict__.clear()
+            self.__dict__.update(own)
+
+        return go_back
+
     async def declare(self) -> None:
         """Make its queue without consuming; waits for a broker that is away."""
         await self._engine.connection.declare(self.build().definition)
@@ -408,18 +436,27 @@ class Worker:
             return  # stopped before it could begin
         control = ByHand()
         threads = Threads(definition.name)
+        keeper = Keeper(definition.name, threads, engine.overrides, engine.facts.log)
         middleware = (*engine.middleware, *plan.middleware)
+        engine.adopt(plan.middleware)
         calls: list[tuple[Handler, Call]] = []
         batches: list[Batch] = []
         for handler in plan.handlers:
             if not handler.in_batches:
-                calls.append((handler, handler.compile(engine.codec, control, threads, middleware)))
+                call = handler.compile(engine.codec, control, threads, middleware, keeper)
+                calls.append((handler, call))
                 continue
-            read, run = handler.compile_batch(engine.codec, control, threads, middleware)
+            read, run = handler.compile_batch(engine.codec, control, threads, middleware, keeper)
             wait = plan.batch_wait if handler.batch_wait is None else handler.batch_wait
             batches.append(Batch(read, run, size=plan.size_of(handler), wait=wait))
             calls.append((handler, batches[-1]))
-        self._threads = threads
+        await keeper.open()
+        if self._stops != stops:
+            await keeper.close(engine.settings.shutdown_timeout)
+            threads.close()
+            return
+        self._threads, self._keeper = threads, keeper
+        replies = Replies(calls, engine.publisher, engine.codec, engine.clock)
         self._consumer = Consumer(
             definition.name,
             definition,
@@ -432,10 +469,15 @@ class Worker:
             concurrency=plan.concurrency,
             prefetch=plan.prefetch or max(plan.enough, IN_LANES if self.ordered else 1),
             ordered=self.ordered,
-            threaded=frozenset(call for handler, call in calls if handler.sync),
+            threaded=frozenset(
+                each
+                for handler, call in calls
+                for each in ((call, replies.answers[call]) if handler.sync else ())
+            ),
             flush_publishes=engine.publisher.flush,
         )
         control.serve(self._consumer)
+        replies.serve(self._consumer)
         for batch in batches:
             batch.serve(self._consumer)
         self._stopped.clear()
@@ -515,17 +557,24 @@ class Worker:
             )
         elif not drain:
             consumer.crew.hurry()
+            if self._keeper is not None:
+                self._keeper.hurry()
         if self._stopping is not None and not consumer.crew.includes(asyncio.current_task()):
             await asyncio.shield(self._stopping)
 
     async def _stop(
         self, consumer: Consumer, *, drain: bool, requeue: bool, timeout: float
     ) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
         try:
             await consumer.stop(drain=drain, requeue=requeue, timeout=timeout)
         finally:
+            if self._keeper is not None:
+                left = deadline - loop.time() if drain and not consumer.crew.hurried else 0.0
+                await self._keeper.close(left)
             self._state = "stopped"
-            self._consumer = self._stopping = None
+            self._consumer = self._stopping = self._keeper = None
             if self._threads is not None:
                 self._threads.close()
             self._stopped.set()
