@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from os import PathLike
@@ -20,13 +20,14 @@ from queuecraft.config.options import Options, parted
 from queuecraft.drivers.base import Driver, Gauge
 from queuecraft.drivers.registry import Drivers
 from queuecraft.drivers.target import Target
+from queuecraft.middleware.breaker import Breaker
 from queuecraft.model.errors import ConfigError, ConnectionLost, PublishError, QueueError
 from queuecraft.model.event import Event
 from queuecraft.model.metadata import QueueMetadata
 from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Policy, Retry
 from queuecraft.model.queue import Queue
 from queuecraft.model.settings import Settings, SettingsOptions
-from queuecraft.model.types import T
+from queuecraft.model.types import R, T
 from queuecraft.observers.delayed import DelayedObserver
 from queuecraft.observers.journal import JournalObserver
 from queuecraft.observers.log import LogObserver
@@ -36,13 +37,22 @@ from queuecraft.runtime.counters import Metrics
 from queuecraft.runtime.dead_letters import DeadLetters
 from queuecraft.runtime.delayed import Delayed
 from queuecraft.runtime.engine import Engine
-from queuecraft.runtime.facts import ConnectionState, Fact, Facts, Shutdown, WorkerStarted
+from queuecraft.runtime.facts import (
+    ConnectionState,
+    Fact,
+    Facts,
+    Reconnected,
+    Shutdown,
+    WorkerStarted,
+)
 from queuecraft.runtime.handler import Middleware, checked
 from queuecraft.runtime.health import Health
 from queuecraft.runtime.options import PublishOptions
 from queuecraft.runtime.plan import WorkerOptions
+from queuecraft.runtime.publication import Publishing, PublishMiddleware
 from queuecraft.runtime.publisher import Publisher
 from queuecraft.runtime.registration import Given
+from queuecraft.runtime.requests import RequestOptions, Requests
 from queuecraft.runtime.signals import Signals
 from queuecraft.runtime.stream import MessageStream
 from queuecraft.runtime.watchdog import Watchdog
@@ -88,6 +98,8 @@ class QueueCraft:
         serializers: Serializers | None = None,
         compressors: Compressors | None = None,
         middleware: Iterable[Middleware] = (),
+        publish_middleware: Iterable[PublishMiddleware] = (),
+        breaker: Breaker | None = None,
         logger: logging.Logger | None = None,
         clock: Clock | None = None,
         **options: Unpack[SettingsOptions],
@@ -118,19 +130,30 @@ class QueueCraft:
             self._journal = JournalObserver(journal, codec, clock, facts.log)
             self._journal.attach(facts)
         self.settings = settings
+        self._kinds = (serializers, compressors)
+        self._observers: dict[object, tuple[type[Any], Callable[[Any], object]]] = {}
+        publisher = Publisher(connection, codec, settings, clock, facts)
         self._engine = Engine(
             settings=settings,
             clock=clock,
             facts=facts,
             codec=codec,
             connection=connection,
-            publisher=Publisher(connection, codec, settings, clock, facts),
+            publisher=publisher,
             signals=Signals(facts.log),
             watchdog=Watchdog(facts),
             policy=settings.policy,
-            middleware=list(checked(middleware)),
+            publishing=Publishing(publisher),
         )
-        self._publisher = self._engine.publisher
+        self._publisher = publisher
+        self._publishing = self._engine.publishing
+        self._breaker = breaker
+        if breaker is not None:
+            self.use_publishing(breaker.publishing)
+            facts.observe(Reconnected, lambda _: breaker.close())
+        self.use(*middleware)
+        self.use_publishing(*publish_middleware)
+        self._requests = Requests(connection, codec, clock, facts)
         self._delayed = Delayed(self._engine)
         if settings.delayed.service:
             self._delayed.check()
@@ -181,10 +204,11 @@ class QueueCraft:
         """Publish an event to every queue bound to it; returns the message's id once the broker
         has it.
 
-        Options: `headers, message_id, correlation_id, timestamp, key, priority, ttl, delay,
-        deliver_at, persistent, retry, dead_letter, exchange, unroutable`. Raises `Unroutable`
-        when no queue is bound, `PayloadError` when the payload does not fit, `PublishError`
-        when the broker did not take it or did not answer (`error.outcome` tells which).
+        Options: `headers, message_id, correlation_id, reply_to, timestamp, key, priority, ttl,
+        delay, deliver_at, persistent, retry, dead_letter, exchange, unroutable`. Raises
+        `Unroutable` when no queue is bound, `PayloadError` when the payload does not fit,
+        `PublishError` when the broker did not take it or did not answer (`error.outcome` tells
+        which).
 
         >>> import asyncio
         >>> from queuecraft import Event, QueueCraft
@@ -195,7 +219,7 @@ class QueueCraft:
         Traceback (most recent call last):
         queuecraft.Unroutable: no queue is bound to event 'order.placed' ...
         """
-        return await self._publisher.publish(event, payload, options)
+        return await self._publishing.publish(event, payload, options)
 
     @overload
     async def publish_many(
@@ -254,7 +278,7 @@ class QueueCraft:
         """
         if "message_id" in options:
             raise ConfigError("publish_many gives each message an id of its own")
-        results = await self._publisher.publish_many(event, payloads, options, atomic=atomic)
+        results = await self._publishing.publish_many(event, payloads, options, atomic=atomic)
         if not return_exceptions:
             failed = [each for each in results if isinstance(each, QueueError)]
             if failed:
@@ -292,7 +316,85 @@ class QueueCraft:
         if "exchange" in options:
             raise ConfigError("send goes to a queue, not through an exchange; use publish")
         target = self._queue(queue) if isinstance(queue, str) else queue
-        return await self._publisher.publish(target, payload, options)
+        return await self._publishing.publish(target, payload, options)
+
+    @overload
+    async def request(
+        self,
+        event: Event[T] | Queue[T],
+        payload: Given[T],
+        reply: type[R],
+        *,
+        timeout: float = 5.0,
+        **options: Unpack[RequestOptions],
+    ) -> R: ...
+    @overload
+    async def request(
+        self,
+        event: str,
+        payload: object,
+        reply: type[R],
+        *,
+        timeout: float = 5.0,
+        **options: Unpack[RequestOptions],
+    ) -> R: ...
+    @overload
+    async def request(
+        self,
+        event: Event[T] | Queue[T],
+        payload: Given[T],
+        reply: None = None,
+        *,
+        timeout: float = 5.0,
+        **options: Unpack[RequestOptions],
+    ) -> Any: ...
+    @overload
+    async def request(
+        self,
+        event: str,
+        payload: object,
+        reply: None = None,
+        *,
+        timeout: float = 5.0,
+        **options: Unpack[RequestOptions],
+    ) -> Any: ...
+    async def request(
+        self,
+        event: Event[Any] | Queue[Any] | str,
+        payload: object,
+        reply: Any = None,
+        *,
+        timeout: float = 5.0,
+        **options: Unpack[RequestOptions],
+    ) -> Any:
+        """Publish an event, or send to one queue, and wait for what its handler returns, read as
+        the type `reply`.
+
+        A request is neither retried nor kept: it lives for `timeout` seconds, and the first reply
+        wins. Raises `RequestTimeout` when none came, `RemoteError` when the handler failed,
+        `PayloadError` when the reply does not fit, and what `publish` raises. Options: `headers,
+        message_id, timestamp, key, priority, persistent, exchange`.
+
+        >>> import asyncio
+        >>> from queuecraft import Event, QueueCraft
+        >>> price_asked = Event("price.asked", str)
+        >>> async def main() -> None:
+        ...     qc = QueueCraft()
+        ...     pricing = qc.worker("pricing")
+        ...
+        ...     @pricing.on(price_asked)
+        ...     async def price(article: str) -> float:
+        ...         return {"tea": 4.5}[article]
+        ...
+        ...     async with qc:
+        ...         await pricing.start()
+        ...         print(await qc.request(price_asked, "tea", float))
+        >>> asyncio.run(main())
+        4.5
+        """
+        return await self._requests.request(
+            self._publishing.publish, event, payload, reply, timeout, options
+        )
 
     # -- handling ------------------------------------------------------------------------------
 
@@ -433,6 +535,55 @@ class QueueCraft:
         >>> QueueCraft().use(timed)
         """
         self._engine.middleware.extend(checked(middleware))
+        self._engine.adopt(middleware)
+
+    def use_publishing(self, *middleware: PublishMiddleware) -> None:
+        """Wrap `publish`, `publish_many` and `send` from now on; the first is the outermost.
+
+        >>> from queuecraft import QueueCraft
+        >>> def stamped(publish):
+        ...     async def stamping(publication):
+        ...         publication.set_header("x-tenant", "acme")
+        ...         return await publish(publication)
+        ...
+        ...     return stamping
+        >>> QueueCraft().use_publishing(stamped)
+        """
+        self._publishing.add(middleware)
+        self._engine.adopt(middleware)
+
+    @contextlib.contextmanager
+    def override(
+        self, dependency: Callable[..., Any], replacement: Callable[..., Any]
+    ) -> Generator[None]:
+        """While the block runs, let `replacement` make what handlers ask of `dependency`: for
+        tests. It may ask for dependencies itself, and for the one that it replaces.
+
+        >>> import asyncio
+        >>> from typing import Annotated
+        >>> from queuecraft import Depends
+        >>> from queuecraft.testing import MockQueueCraft
+        >>> def rate() -> float:
+        ...     raise ConnectionError("tests do not ask the bank")
+        >>> async def main() -> None:
+        ...     async with MockQueueCraft() as mock:
+        ...         billing = mock.worker("billing")
+        ...
+        ...         @billing.on("order.placed")
+        ...         async def charge(total: float, rate: Annotated[float, Depends(rate)]) -> None:
+        ...             print(total * rate)
+        ...
+        ...         with mock.override(rate, lambda: 1.5):
+        ...             await mock.deliver(billing, 10.0)
+        >>> asyncio.run(main())
+        15.0
+        """
+        overrides = self._engine.overrides
+        together = overrides.with_one_more(dependency, replacement)
+        for worker in self._workers:
+            worker.check_overrides(together)
+        with overrides.replacing(dependency, replacement):
+            yield
 
     def observe(self, kind: type[F], observer: Callable[[F], object]) -> Callable[[], None]:
         """Call `observer` with each fact of this kind; returns a function that stops it.
@@ -441,7 +592,14 @@ class QueueCraft:
         >>> from queuecraft.facts import MessageFailed
         >>> stop = QueueCraft().observe(MessageFailed, print)
         """
-        return self._engine.facts.observe(kind, observer)
+        stop = self._engine.facts.observe(kind, observer)
+        self._observers[stop] = (kind, observer)
+
+        def forget() -> None:
+            self._observers.pop(stop, None)
+            stop()
+
+        return forget
 
     def configure(self, *, default_queue: Policy) -> None:
         """What deliveries get where neither message, worker nor queue says otherwise.
@@ -457,9 +615,22 @@ class QueueCraft:
     # -- watching ------------------------------------------------------------------------------
 
     @property
+    def in_threads(self) -> int:
+        """How many sync handlers are at work."""
+        return sum(worker.in_threads for worker in self._workers)
+
+    @property
+    def codec(self) -> Codec:
+        """How payloads are written and read."""
+        return self._engine.codec
+
+    @property
     def connection_state(self) -> ConnectionState:
         """disconnected, connecting, connected, reconnecting, circuit_open, closing or closed."""
-        return self._engine.connection.state
+        state = self._engine.connection.state
+        if self._breaker is None or state in ("closing", "closed"):
+            return state
+        return "circuit_open" if self._breaker.state == "open" else state
 
     @property
     def dead_letters(self) -> DeadLetters:
@@ -492,12 +663,13 @@ class QueueCraft:
         times = [self._publisher.last_success, *(w.counters.last_success for w in self._workers)]
         last = max((time for time in times if time is not None), default=None)
         blocked = None if connection.current is None else connection.current.blocked
-        healthy = connection.state == "connected" and not paused and blocked is None
+        trouble = next(filter(None, (each.trouble for each in self._engine.watched)), None)
+        healthy = connection.state == "connected" and not (paused or blocked or trouble)
         return Health(
             status="healthy" if healthy else "unhealthy",
-            connection_state=connection.state,
+            connection_state=self.connection_state,
             last_message_at=_moment(last),
-            last_error=connection.last_error,
+            last_error=trouble or connection.last_error,
             disconnected_at=None if connection.current else _moment(connection.lost_at),
             blocked=blocked,
             paused=paused,
@@ -565,9 +737,12 @@ class QueueCraft:
         for error in await asyncio.gather(*stops, return_exceptions=True):
             if error is not None:  # the rest is to be closed all the same
                 engine.facts.log.error("a worker did not stop well", exc_info=error)
+        await self._requests.close()  # not before: what the workers finish may wait for replies
         await self._delayed.close(max(1.0, deadline - loop.time()))
         await _by(deadline, engine.publisher.flush())
         await engine.publisher.close()
+        for close in engine.closing:
+            await _by(deadline, _quietly(close, engine.facts.log))
         await engine.connection.close()
         engine.watchdog.stop()
         await _by(deadline, engine.facts.flush())
@@ -593,6 +768,41 @@ class QueueCraft:
     def __repr__(self) -> str:
         broker = self._engine.connection.traits.name
         return f"<QueueCraft {broker} {self.connection_state}, {len(self._workers)} workers>"
+
+    def stand_in(self, drivers: Sequence[Driver], clock: Clock) -> Callable[[], None]:
+        """Work with other drivers and another clock, as if newly made, and without a journal, until
+        the function that is returned is called; `queuecraft.testing.testing` does it for you. The
+        workers, middleware and observers there are stay."""
+        if self._engine.connection.state not in ("disconnected", "closed"):
+            raise ConfigError("this QueueCraft is open; use testing(qc) before it is, or instead")
+        engine, own = self._engine, self.__dict__.copy()
+        serializers, compressors = self._kinds
+        other = QueueCraft(
+            settings=replace(self.settings, url="local://", journal=None),
+            drivers=drivers,
+            serializers=serializers,
+            compressors=compressors,
+            logger=engine.facts.log,
+            clock=clock,
+            middleware=engine.middleware,
+            publish_middleware=engine.publishing.middleware,
+        )
+        other._breaker = self._breaker
+        other._engine.overrides = engine.overrides
+        for kind, observer in self._observers.values():
+            other.observe(kind, observer)
+        restore = [worker.stand_in(other._engine) for worker in self._workers]
+        other._workers = list(self._workers)
+        self.__dict__.update(other.__dict__)
+
+        def go_back() -> None:
+            for each in restore:
+                each()
+            self.__dict__.clear()
+            self.__dict__.update(own)
+            engine.adopt((*engine.middleware, *engine.publishing.middleware))
+
+        return go_back
 
     # -- inside --------------------------------------------------------------------------------
 
@@ -644,6 +854,13 @@ async def _by(deadline: float, work: Awaitable[None]) -> None:
     left = deadline - asyncio.get_running_loop().time()
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(work, max(1.0, left))
+
+
+async def _quietly(close: Callable[[], Awaitable[Any]], log: logging.Logger) -> None:
+    try:
+        await close()
+    except Exception as error:  # the rest is to be closed all the same
+        log.error("middleware did not close well", exc_info=error)
 
 
 def _moment(seconds: float | None) -> datetime | None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from queuecraft.testing.message import RecordedMessage, message_of
     from queuecraft.testing.mock import MockQueueCraft
     from queuecraft.testing.record import Record
+    from queuecraft.testing.records import Records
+    from queuecraft.testing.rehearsal import Rehearsal, testing
 
 __all__ = [
     "DriverConformance",
@@ -23,9 +25,12 @@ __all__ = [
     "MockQueueCraft",
     "Record",
     "RecordedMessage",
+    "Records",
+    "Rehearsal",
     "failing",
     "killed_at",
     "message_of",
+    "testing",
     "to_be_killed_at",
 ]
 
@@ -38,9 +43,12 @@ _HOMES = {
     "MockQueueCraft": "mock",
     "Record": "record",
     "RecordedMessage": "message",
+    "Records": "records",
+    "Rehearsal": "rehearsal",
     "failing": "failpoints",
     "killed_at": "failpoints",
     "message_of": "message",
+    "testing": "rehearsal",
     "to_be_killed_at": "failpoints",
 }
 

@@ -71,6 +71,7 @@ class FakeClock(Clock):
         # Plain callables, as in `Clock`: those who keep `clock.now` still follow this clock.
         self.now = lambda: self._start + self._elapsed
         self.monotonic = lambda: self._elapsed
+        self.chance = lambda: 0.5  # waits are never spread
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
         """Call back once, when `advance` comes to that time; at the next turn if it is now."""

@@ -31,9 +31,11 @@ from queuecraft.runtime.facts import (
 )
 from queuecraft.runtime.handler import Middleware
 from queuecraft.runtime.worker import Worker
+from queuecraft.testing.canned import CannedReplies
 from queuecraft.testing.clock import FakeClock
 from queuecraft.testing.faulty import FaultyDriver
 from queuecraft.testing.record import Record
+from queuecraft.testing.records import Records
 
 
 class _RecordOnly(FaultyDriver):
@@ -100,7 +102,10 @@ class MockQueueCraft(QueueCraft):
             clock=self.clock,
             **options,
         )
-        self.records: list[Record] = []
+        engine = self._engine
+        self._canned = CannedReplies(engine.connection, engine.codec, engine.clock, engine.facts)
+        self._requests = self._canned
+        self.records = Records()
         """Everything published and sent, in order."""
         self.observe(MessagesPublished, self._record)
 
@@ -122,17 +127,7 @@ class MockQueueCraft(QueueCraft):
         >>> asyncio.run(main())
         2
         """
-        if isinstance(event, str):
-            return [
-                record.payload
-                for record in self.records
-                if record.queue is None and topic_matches(event, record.event)
-            ]
-        return [
-            record.payload_as(event.type)
-            for record in self.records
-            if record.queue is None and record.event == event.name
-        ]
+        return self.records.published(event)
 
     @overload
     def sent(self, queue: Queue[T]) -> list[T]: ...
@@ -149,15 +144,15 @@ class MockQueueCraft(QueueCraft):
         >>> asyncio.run(main())
         [{'id': 'i-1'}]
         """
-        name, kind = (queue, None) if isinstance(queue, str) else (queue.name, queue.type)
-        return [record.payload_as(kind) for record in self.records if record.queue == name]
+        return self.records.sent(queue)
 
     def clear(self) -> None:
-        """Forget what was recorded, and every failure that was still to come.
+        """Forget what was recorded, every reply, and every failure that was still to come.
 
         >>> MockQueueCraft().clear()
         """
         self.records.clear()
+        self._canned.replies.clear()
         self.driver.heal()
 
     def fail_publishing(
@@ -184,6 +179,30 @@ class MockQueueCraft(QueueCraft):
         """
         name = event.name if isinstance(event, Event) else event
         self.driver.reject(error, to=name, times=times, of="send")
+
+    def reply(self, event: Event[Any] | Queue[Any] | str, answer: object) -> None:
+        """What requests get as their reply from now on: a value, a function of the payload that
+        gives one, or an exception. A `QueueError` is raised as it is; any other is what a handler
+        raised, so who asked gets a `RemoteError`. A request that has no answer times out at once.
+
+        >>> from queuecraft import Event
+        >>> price_asked = Event("price.asked", str)
+        >>> async def main():
+        ...     async with MockQueueCraft() as mock:
+        ...         mock.reply(price_asked, 4.5)
+        ...         print(await mock.request(price_asked, "tea", float))
+        ...         mock.reply(price_asked, KeyError("tea"))
+        ...         try:
+        ...             await mock.request(price_asked, "tea", float)
+        ...         except QueueError as error:
+        ...             print(type(error).__name__, error.error_type)
+        ...         print(mock.published(price_asked))
+        >>> asyncio.run(main())
+        4.5
+        RemoteError KeyError
+        ['tea', 'tea']
+        """
+        self._canned.replies[event if isinstance(event, str) else event.name] = answer
 
     # -- what is delivered ---------------------------------------------------------------------
 

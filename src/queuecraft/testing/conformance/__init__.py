@@ -14,6 +14,7 @@ pytest.register_assert_rewrite(
             "broker",
             "envelope",
             "lifecycle",
+            "listening",
             "moving",
             "operations",
             "receiving",
@@ -27,6 +28,7 @@ pytest.register_assert_rewrite(
 from queuecraft.testing.conformance.binding import BindingConformance
 from queuecraft.testing.conformance.envelope import EnvelopeConformance
 from queuecraft.testing.conformance.lifecycle import LifecycleConformance
+from queuecraft.testing.conformance.listening import ListeningConformance
 from queuecraft.testing.conformance.moving import MovingConformance
 from queuecraft.testing.conformance.operations import OperationsConformance
 from queuecraft.testing.conformance.receiving import ReceivingConformance
@@ -46,6 +48,7 @@ class DriverConformance(
     MovingConformance,
     TimingConformance,
     OperationsConformance,
+    ListeningConformance,
     LifecycleConformance,
 ):
     """Subclass it in a test module of yours and give it a driver; needs `pytest-asyncio`.
