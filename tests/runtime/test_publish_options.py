@@ -56,8 +56,8 @@ async def sent(shop: Shop, **options: Any) -> Outgoing:
 
 async def test_there_are_as_many_options_as_are_promised() -> None:
     promised = (
-        "headers message_id correlation_id timestamp key priority ttl delay deliver_at persistent "
-        "retry dead_letter exchange unroutable"
+        "headers message_id correlation_id reply_to timestamp key priority ttl delay deliver_at "
+        "persistent retry dead_letter exchange unroutable"
     )
     assert set(PublishOptions.__annotations__) == set(promised.split())
 
@@ -90,6 +90,10 @@ async def test_correlation_id_key_priority_and_persistence_travel(shop: Shop) ->
     assert message.key == "k"
     assert message.priority == 7
     assert message.persistent is False
+
+
+async def test_the_address_for_replies_travels(shop: Shop) -> None:
+    assert (await sent(shop, reply_to="qc.reply.a")).reply_to == "qc.reply.a"
 
 
 async def test_a_timestamp_is_kept(shop: Shop) -> None:
@@ -163,6 +167,8 @@ BAD: list[tuple[str, Any]] = [
     ("message_id", "m" * 256),
     ("message_id", "\udc80"),
     ("correlation_id", 5),
+    ("reply_to", 5),
+    ("reply_to", "r" * 256),
     ("correlation_id", "c" * 256),
     ("correlation_id", "\udc80"),
     ("key", 5),

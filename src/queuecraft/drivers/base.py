@@ -204,6 +204,15 @@ class Driver(ABC):
     async def subscribe(self, queue: Queue, *, prefetch: int) -> Subscription:
         """Start receiving, with at most `prefetch` deliveries held and not settled."""
 
+    async def listen(self, address: str, *, prefetch: int) -> Subscription:
+        """Start receiving the replies that are sent to a queue of this name, making it. Nobody else
+        receives from it, and when nobody does any more, it goes with all that is in it: at once or
+        within minutes, whatever has become of the process. Another `listen` after a lost connection
+        may find what has come meanwhile. Override it where queues of this kind are too dear."""
+        queue: Queue = Queue(address, auto_delete=True)
+        await self.declare(queue)
+        return await self.subscribe(queue, prefetch=prefetch)
+
     @abstractmethod
     async def topology(self) -> Topology:
         """Exchanges, queues, bindings and consumers, as far as the broker tells."""

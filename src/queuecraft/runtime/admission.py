@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from queuecraft.model.outcome import (
     at_the_end,
 )
 from queuecraft.runtime.handler import Call
+from queuecraft.runtime.replies import Replies, is_request
 from queuecraft.runtime.router import Router
 from queuecraft.runtime.settle import Settler
 from queuecraft.runtime.slot import Slot
@@ -39,6 +40,7 @@ class Admission:
         self._router = router
         self._clock = clock
         self._counted = counted  # the broker tells a redelivery from a new message
+        self.replies: Replies | None = None
 
     async def examine(self, slot: Slot, delivery: Delivery, settler: Settler) -> Call | None:
         """The handler to run; None when the delivery was settled or put aside here instead."""
@@ -61,8 +63,10 @@ class Admission:
         if call is None:
             event = delivery.sent.routing_key
             what = f"no handler for event {event!r} in queue {delivery.queue!r}"
+            if is_request(delivery.sent):  # while it lives, a newer worker may come to answer it
+                policy = replace(policy, retry=consumer.policy.retry)
             outcome = after_failure(
-                policy, attempt, NO_HANDLER, Failure("NoHandler", what), chance=random.random()
+                policy, attempt, NO_HANDLER, Failure("NoHandler", what), chance=self._clock.chance()
             )
             again = consumer.fail(delivery, settler, outcome, attempt)
             consumer.leave(delivery, settler, again)
@@ -72,6 +76,8 @@ class Admission:
             return None
         if policy.ack_timeout is not None:
             consumer.deadlines.start(slot, delivery, policy.ack_timeout)
+        if self.replies is not None and is_request(delivery.sent):
+            return self.replies.answers.get(call, call)
         return call
 
     def joins(self, delivery: Delivery, call: Call) -> bool:
@@ -83,6 +89,8 @@ class Admission:
         if delivery.redeliveries and self._suspect(delivery):
             return False
         if consumer.wary and sent.id in consumer.orphans:
+            return False
+        if sent.reply_to is not None and is_request(sent):
             return False
         ttl = consumer.policy.ttl
         return (ttl is None and sent.expires_at is None) or not self._expired(delivery, ttl)

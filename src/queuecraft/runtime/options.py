@@ -28,6 +28,7 @@ class PublishOptions(TypedDict, total=False):
     headers: Headers
     message_id: str
     correlation_id: str
+    reply_to: str
     timestamp: datetime
     key: str
     priority: int
@@ -56,6 +57,7 @@ class Details(msgspec.Struct, frozen=True, gc=False, eq=False):
     expires_at: float | None = None
     priority: int = 0
     persistent: bool = True
+    reply_to: str | None = None
 
     @classmethod
     def of(cls, options: PublishOptions, now: float, traits: Traits) -> Details:
@@ -77,6 +79,8 @@ class Details(msgspec.Struct, frozen=True, gc=False, eq=False):
             _check_text("message_id", message_id, MAX_NAME, least=1)
         if (correlation_id := options.get("correlation_id")) is not None:
             _check_text("correlation_id", correlation_id, MAX_NAME)
+        if (reply_to := options.get("reply_to")) is not None:
+            _check_text("reply_to", reply_to, MAX_NAME)
         if (key := options.get("key")) is not None:
             _check_text("key", key, MAX_KEY)
         priority = 0
@@ -95,6 +99,7 @@ class Details(msgspec.Struct, frozen=True, gc=False, eq=False):
             expires_at,
             priority,
             persistent is not False,
+            reply_to,
         )
 
 

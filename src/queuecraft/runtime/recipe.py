@@ -101,6 +101,7 @@ class Recipe:
             details.priority,
             details.persistent,
             details.correlation_id,
+            details.reply_to,
         )
 
     def make_many(

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from pamqp import commands
 
@@ -36,7 +36,7 @@ from queuecraft.drivers.rabbitmq.inspection import Inspection
 from queuecraft.drivers.rabbitmq.latecomers import Latecomers
 from queuecraft.drivers.rabbitmq.login import log_in
 from queuecraft.drivers.rabbitmq.management import Management
-from queuecraft.drivers.rabbitmq.methods import QueueDelete, QueuePurge
+from queuecraft.drivers.rabbitmq.methods import QueueDeclare, QueueDelete, QueuePurge
 from queuecraft.drivers.rabbitmq.refusals import refusable
 from queuecraft.drivers.rabbitmq.subscription import RabbitSubscription
 from queuecraft.drivers.rabbitmq.topology import Declarer, throwaway
@@ -50,6 +50,9 @@ RELEASED: Final = (
 )
 ELECTION: Final = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds a level of delay may take for its leader
 NOT_NOW: Final = Unknown(QueueError("a level of delay has no leader"))
+LISTENED: Final[dict[str, Any]] = {"x-queue-type": "classic", "x-expires": 60_000}
+"""Of a queue of replies: it goes a minute after nobody listens, so that who has lost its connection
+finds there what has come meanwhile."""
 
 
 class RabbitDriver(Driver):
@@ -194,6 +197,14 @@ class RabbitDriver(Driver):
         )
         self._subscriptions[subscription] = None
         return subscription
+
+    async def listen(self, address: str, *, prefetch: int) -> Subscription:
+        # However queues are declared: nobody could have made this one beforehand.
+        async with throwaway(self._wire()) as channel:
+            with refusable("listen", address):
+                ask = QueueDeclare(queue=address, durable=True, arguments=dict(LISTENED))
+                await channel.ask(ask, commands.Queue.DeclareOk)
+        return await self.subscribe(Queue(address, arguments=LISTENED), prefetch=prefetch)
 
     async def topology(self) -> Topology:
         return await self._look().topology()

@@ -10,6 +10,7 @@ from queuecraft.drivers.redis.client import Argument, Client
 from queuecraft.drivers.redis.envelope import pack, strung, told_apart, unpack, unstrung
 from queuecraft.drivers.redis.refusals import no_queue
 from queuecraft.model.errors import QueueError, TopologyMismatch
+from queuecraft.model.naming import REPLIES
 from queuecraft.model.queue import ExchangeType
 
 Kept: TypeAlias = Literal["l", "s", "p"]
@@ -132,7 +133,10 @@ def _exchange(exchange: Exchange) -> bytes:
 
 
 def _queue(queue: Queue, kept: Kept) -> bytes:
-    letters = kept + ("a" if queue.auto_delete else "-") + ("e" if queue.exclusive else "-")
+    goes = "-"
+    if queue.auto_delete:
+        goes = "r" if queue.name.startswith(REPLIES) else "a"
+    letters = kept + goes + ("e" if queue.exclusive else "-")
     return letters.encode() + pack([getattr(queue, name) for name in _QUEUE])
 
 

@@ -84,8 +84,11 @@ local function remove(queue)
   end)
   redis.call('HDEL', base .. 'queues', queue)
   redis.call('HDEL', base .. 'dead', queue)
+  redis.call('ZREM', base .. 'unheard', queue)
   redis.call('DEL', base .. 'routes')
 end
+
+local UNHEARD = 60000 -- milliseconds that replies wait for who has lost its connection
 
 -- A consumer is gone. Whatever goes wrong, what it held is not forgotten before it is put back.
 local function leave(queue, consumer)
@@ -101,8 +104,11 @@ local function leave(queue, consumer)
     redis.call('DEL', base .. 'active:' .. queue)
   end
   local as = registered(queue)
-  if as and as:sub(2, 2) == 'a' and redis.call('HLEN', key) == 0 then
+  local ends = as and redis.call('HLEN', key) == 0 and as:sub(2, 2)
+  if ends == 'a' then
     remove(queue)
+  elseif ends == 'r' then
+    redis.call('ZADD', base .. 'unheard', now() + UNHEARD, queue)
   end
 end
 
@@ -136,6 +142,13 @@ local function reap(at)
     else
       redis.call('SADD', base .. 'suspects', session)
       redis.call('ZADD', base .. 'sessions', at + GRACE, session)
+    end
+  end
+  for _, queue in ipairs(redis.call('ZRANGEBYSCORE', base .. 'unheard', '-inf', at, 'LIMIT', 0, 10)) do
+    if redis.call('HLEN', base .. 'consumers:' .. queue) == 0 then
+      remove(queue)
+    else -- somebody is back
+      redis.call('ZREM', base .. 'unheard', queue)
     end
   end
   return buried

@@ -1,7 +1,7 @@
 -- What every script begins with: names of keys, the time, and what a message is wrapped in.
 -- KEYS[1] is what all keys begin with. A queue is registered under its name as three letters and
 -- its properties: how it is kept (l: lists, s: a stream, p: lists, and pub/sub for events), 'a' if
--- it goes with its last consumer, 'e' if it may have but one.
+-- it goes with its last consumer ('r': a while after it), 'e' if it may have but one.
 
 local base = KEYS[1]
 local GROUP = 'qc'
