@@ -20,8 +20,11 @@ LONGER = 5
 order_placed = Event("order.placed", Order)
 
 
+NOTHING: nullcontext[None] = nullcontext()
+
+
 def no_span(message: Message[Any]) -> nullcontext[None]:
-    return nullcontext()
+    return NOTHING
 
 
 def priced(order: Order) -> None:

@@ -12,6 +12,9 @@ from queuecraft.model.message import Message
 from queuecraft.model.policy import is_number
 from queuecraft.runtime.engine import Engine
 from queuecraft.runtime.handler import Handle
+from queuecraft.runtime.slot import at_work
+
+NEVER = float("inf")
 
 
 class Timeout:
@@ -29,7 +32,7 @@ class Timeout:
             raise ConfigError(f"Timeout({seconds!r}): expected seconds above 0")
         self._seconds = seconds
         self._clock = Clock()
-        self._running: dict[asyncio.Task[Any], float] = {}  # the first to end comes first
+        self._until: dict[asyncio.Task[Any], float] = {}  # a runner's handler has to end
         self._late: set[asyncio.Task[Any]] = set()
         self._timer: Timer | None = None
 
@@ -38,17 +41,13 @@ class Timeout:
         self._clock = engine.clock
 
     def __call__(self, handle: Handle) -> Handle:
-        running, late, seconds, now = (
-            self._running,
-            self._late,
-            self._seconds,
-            self._clock.monotonic,
-        )
+        until, late = self._until, self._late
+        seconds, now = self._seconds, self._clock.monotonic
 
         async def timed(message: Message[Any]) -> object:
-            task = current_task()
+            task = at_work.get() or current_task()
             assert task is not None
-            running[task] = now() + seconds
+            until[task] = now() + seconds
             if self._timer is None:
                 self._timer = self._clock.call_later(seconds, self._look)
             try:
@@ -58,7 +57,8 @@ class Timeout:
                     raise TimeoutError(f"the handler took more than {seconds:g} s") from error
                 raise
             finally:
-                if running.pop(task, None) is None:  # it was late, whether it cared or not
+                until[task] = NEVER  # a runner comes again soon: its place is kept
+                if late and task in late:  # whether it cared or not
                     late.discard(task)
                     task.uncancel()
 
@@ -67,12 +67,15 @@ class Timeout:
     def _look(self) -> None:
         """Cancel those whose time is over, and come again for the next."""
         self._timer = None
-        while self._running:
-            task, until = next(iter(self._running.items()))
-            left = until - self._clock.monotonic()
-            if left > 0:
-                self._timer = self._clock.call_later(left, self._look)
-                return
-            del self._running[task]
-            self._late.add(task)
-            task.cancel()
+        now, soonest = self._clock.monotonic(), NEVER
+        for task, until in list(self._until.items()):
+            if task.done():  # its runner has ended
+                del self._until[task]
+            elif until <= now:
+                self._until[task] = NEVER
+                self._late.add(task)
+                task.cancel()
+            else:
+                soonest = min(soonest, until)
+        if soonest < NEVER:
+            self._timer = self._clock.call_later(soonest - now, self._look)

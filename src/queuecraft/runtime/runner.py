@@ -13,7 +13,7 @@ from queuecraft.model.outcome import Postponed, after_error
 from queuecraft.runtime.admission import Admission
 from queuecraft.runtime.handler import Call
 from queuecraft.runtime.settle import Settler
-from queuecraft.runtime.slot import Slot
+from queuecraft.runtime.slot import Slot, at_work
 
 if TYPE_CHECKING:
     from queuecraft.runtime.consumer import Consumer
@@ -45,6 +45,7 @@ class Runner:
 
     async def run(self, slot: Slot) -> None:
         """Take, handle, settle; the others fetch or wait meanwhile."""
+        at_work.set(asyncio.current_task())
         consumer = self._consumer
         intake = consumer.intake
         buffer = intake.buffer
