@@ -31,6 +31,7 @@ from queuecraft.model.message import Message
 from queuecraft.model.metadata import ConsumeMetadata, ParamMetadata, QueueMetadata
 from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Policy, Retry
 from queuecraft.model.queue import Exchange, Queue
+from queuecraft.modules import queue_module, use_queue
 from queuecraft.observers.log import JsonFormatter
 from queuecraft.runtime.channel import channel, consume
 from queuecraft.runtime.counters import Metrics
@@ -43,6 +44,7 @@ from queuecraft.runtime.delayed import (
     DelayedPage,
     DelayedStats,
 )
+from queuecraft.runtime.depends import Depends
 from queuecraft.runtime.health import Health
 from queuecraft.runtime.worker import Worker
 
@@ -64,6 +66,7 @@ __all__ = [
     "DelayedPage",
     "DelayedSettings",
     "DelayedStats",
+    "Depends",
     "Event",
     "Exchange",
     "Filter",
@@ -97,6 +100,8 @@ __all__ = [
     "channel",
     "consume",
     "fingerprint",
+    "queue_module",
+    "use_queue",
 ]
 
 try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from tests.brokers import installation, kafka, rabbitmq, redis
+from tests.brokers import installation, kafka, postgres, rabbitmq, redis
 from tests.brokers.distribution import Distribution
 
 
@@ -15,6 +15,7 @@ def install() -> int:
         ("RabbitMQ", lambda: installation.ensure(installation.RABBITMQ), rabbitmq.VARIABLE),
         ("Redis", lambda: installation.ensure(installation.REDIS), redis.VARIABLE),
         ("Kafka", Distribution.get, kafka.VARIABLE),
+        ("PostgreSQL", lambda: installation.ensure(postgres.POSTGRES), postgres.VARIABLE),
     )
     status = 0
     for name, get, variable in brokers:

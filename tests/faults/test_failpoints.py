@@ -23,6 +23,7 @@ Death: TypeAlias = Callable[[Scene, str], Awaitable[None]]
 """Lets a process die at a place, among others that live on."""
 
 OTHERS: Final = [
+    "middleware",
     "testing",
     "drivers/rabbitmq",
     "drivers/redis",
@@ -31,6 +32,7 @@ OTHERS: Final = [
     "pipeline",
     "runtime/delayed",
     "stores",
+    "outbox",
 ]
 """Folders of the product that have no part in this."""
 

@@ -18,6 +18,7 @@ from queuecraft.cli import (
     lake,
     messages,
     move,
+    outbox,
     publish,
     queues,
     report,
@@ -52,6 +53,7 @@ app.command(cls=Command)(topology.purge)
 app.command(cls=Command)(topology.delete)
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(delayed.app, name="delayed")
+app.add_typer(outbox.app, name="outbox")
 app.add_typer(lake.app, name="lake")
 app.command(cls=Command)(report.report)
 app.command(cls=Command)(health.health)

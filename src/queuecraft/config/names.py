@@ -17,7 +17,7 @@ from queuecraft.model.settings import CHECKS, default
 
 PREFIX = "QUEUECRAFT_"
 
-FOREIGN = frozenset({"CONFIG", "TOKEN", "READ_TOKEN", "FAILPOINT", "SOAK"})
+FOREIGN = frozenset({"CONFIG", "TOKEN", "READ_TOKEN", "FAILPOINT", "SOAK", "OUTBOX"})
 """Variables with our prefix that are no settings."""
 
 

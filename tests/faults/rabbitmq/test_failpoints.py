@@ -48,6 +48,7 @@ POINTS: Final[list[tuple[Death, str]]] = [
 ]
 
 OTHERS: Final = [
+    "middleware",
     "testing",
     "drivers/local",
     "drivers/redis",
@@ -56,6 +57,7 @@ OTHERS: Final = [
     "pipeline",
     "runtime/delayed",
     "stores",
+    "outbox",
 ]
 """Folders of the product that have no part in this."""
 

@@ -148,6 +148,7 @@ NOT_PASSED: Final = {
 }
 
 OTHERS: Final = [
+    "middleware",
     "testing",
     "drivers/local",
     "drivers/rabbitmq",
@@ -156,6 +157,7 @@ OTHERS: Final = [
     "pipeline",
     "runtime/delayed",
     "stores",
+    "outbox",
 ]
 """Folders of the product that have no part in this."""
 
