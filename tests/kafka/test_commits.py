@@ -9,20 +9,21 @@ from typing import Any, ClassVar
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from queuecraft import QueueCraft
-from queuecraft.drivers.kafka import subscription
-from queuecraft.drivers.kafka.subscription import KafkaSubscription, Place
+from queuecraft import Queue, QueueCraft
+from queuecraft.drivers.kafka import member
+from queuecraft.drivers.kafka.commits import Commits
+from queuecraft.drivers.kafka.place import Place
 from queuecraft.testing import Ledger
 from tests.kafka.place import Order, order_placed, running, until
 
-say = KafkaSubscription._say
+say = Commits._say
 
 
 def failing(times: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Let so many commits fail; how many have been asked for."""
     asked: list[int] = []
 
-    def fail(self: KafkaSubscription, places: Iterable[Place]) -> None:
+    def fail(self: Commits, places: Iterable[Place]) -> None:
         known = list(places)
         if known:
             asked.append(len(known))
@@ -30,7 +31,7 @@ def failing(times: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
                 raise KafkaException(KafkaError(KafkaError.REBALANCE_IN_PROGRESS))
         say(self, known)
 
-    monkeypatch.setattr(KafkaSubscription, "_say", fail)
+    monkeypatch.setattr(Commits, "_say", fail)
     return asked
 
 
@@ -59,7 +60,7 @@ async def test_what_could_never_be_committed_is_handled_by_the_next(
             if name == "first":
                 failing(1000, patch)
             qc = QueueCraft(url)
-            billing = qc.worker("billing").on(order_placed, seen.recording(name))
+            billing = qc.worker("billing", prefetch=5).on(order_placed, seen.recording(name))
             async with qc, running(billing):
                 if name == "first":
                     await qc.publish_many(order_placed, orders)
@@ -71,6 +72,7 @@ class Stubborn:
     """A consumer whose commits fail for a while."""
 
     failures: ClassVar[float] = 0
+    asked: ClassVar[int] = 0
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._real: Any = Consumer(settings)
@@ -79,6 +81,7 @@ class Stubborn:
         return getattr(self._real, name)
 
     def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> Any:
+        Stubborn.asked += 1
         if Stubborn.failures > 0:
             Stubborn.failures -= 1
             if asynchronous:
@@ -91,10 +94,10 @@ async def test_who_leaves_says_how_far_he_came_until_it_is_heard(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = Ledger()
-    monkeypatch.setattr(subscription, "Consumer", Stubborn)
+    monkeypatch.setattr(member, "Consumer", Stubborn)
     monkeypatch.setattr(Stubborn, "failures", inf)
     qc = QueueCraft(url)
-    billing = qc.worker("billing").on(order_placed, seen.recording("billing"))
+    billing = qc.worker("billing", prefetch=5).on(order_placed, seen.recording("billing"))
     async with qc:
         async with running(billing):
             await qc.publish_many(order_placed, [Order(f"o-{n}") for n in range(5)])
@@ -102,3 +105,52 @@ async def test_who_leaves_says_how_far_he_came_until_it_is_heard(
             assert (await qc.admin.inspect("billing")).ready == 5
             Stubborn.failures = 2
         assert (await qc.admin.inspect("billing")).ready == 0
+
+
+async def test_while_commits_fail_no_more_is_handled_than_may_be_handled_twice(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Ledger()
+    monkeypatch.setattr(member, "Consumer", Stubborn)
+    monkeypatch.setattr(Stubborn, "failures", inf)
+    qc = QueueCraft(url)
+    billing = qc.worker("billing", prefetch=8).on(order_placed, seen.recording("billing"))
+    async with qc, running(billing):
+        await qc.publish_many(order_placed, [Order(f"o-{n}") for n in range(40)])
+        await seen.wait_for(timeout=20, billing=8)
+        asked = Stubborn.asked
+        await until(lambda: commits_asked_for(asked + 4), bool)
+        assert len(seen.calls) == 8
+        Stubborn.failures = 0
+        await seen.wait_for(timeout=20, billing=40)
+    assert len(set(seen.ids())) == len(seen.calls) == 40
+
+
+async def test_who_cannot_commit_and_waits_for_it_still_shares_with_one_who_comes(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit may fail until the group is shared out anew, and that takes a member who polls."""
+    seen = Ledger()
+    monkeypatch.setattr(member, "Consumer", Stubborn)
+    monkeypatch.setattr(Stubborn, "failures", inf)
+    one, two = QueueCraft(url), QueueCraft(url)
+    queue = Queue("billing", Order)
+    first, second = one.worker(queue, prefetch=8), two.worker(queue, prefetch=8)
+    for name, worker in (("first", first), ("second", second)):
+        worker.on(order_placed, seen.recording(name)).on(queue, seen.recording(name))
+    orders = [Order(f"o-{n}") for n in range(40)]
+    async with one, two, running(first):
+        for each in orders:  # by their keys they are in all partitions, of which both have some
+            await one.publish(order_placed, each, key=each.id)
+            await one.send(queue, each, key=each.id)
+        await seen.wait_for(timeout=20, first=8)
+        async with running(second):
+            await seen.wait_for(timeout=20, second=1)
+            assert len(seen.ids("first")) == 8
+            Stubborn.failures = 0
+            await until(lambda: one.admin.inspect("billing"), lambda info: not info.ready)
+    assert {each.id for each in seen.payloads()} == {each.id for each in orders}
+
+
+async def commits_asked_for(count: int) -> bool:
+    return Stubborn.asked >= count

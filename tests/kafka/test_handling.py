@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
 from queuecraft import Event, Message, NoRetry, Queue, QueueCraft
 from queuecraft.testing import Ledger
@@ -192,6 +193,33 @@ async def test_two_processes_share_a_queue_and_each_message_is_handled_once(url:
         await until(both, bool)
         await until(lambda: one.admin.inspect("billing"), lambda info: not info.ready)
     assert sorted(seen.ids()) == sorted(ids)
+
+
+async def test_who_has_enough_to_do_for_long_still_shares_with_one_who_comes(url: str) -> None:
+    seen = Ledger()
+    one, two = QueueCraft(url), QueueCraft(url)
+    orders = Queue("billing", Order)
+    first, second = one.worker(orders), two.worker(orders)
+
+    def slowly(name: str) -> Callable[[Order, Message[Order]], Awaitable[None]]:
+        async def charge(order: Order, message: Message[Order]) -> None:
+            seen.record(name, message)
+            await asyncio.sleep(0.05)
+
+        return charge
+
+    for name, worker in (("first", first), ("second", second)):
+        worker.on(order_placed, slowly(name)).on(orders, slowly(name))
+    async with one, two:
+        await first.declare()
+        for n in range(200):  # by their keys they are in all partitions, of which both have some
+            await one.publish(order_placed, Order(f"o-{n}"), key=f"o-{n}")
+            await one.send(orders, Order(f"o-{n}"), key=f"o-{n}")
+        async with running(first):
+            await seen.wait_for(timeout=PATIENCE, first=1)
+            async with running(second):
+                await seen.wait_for(timeout=PATIENCE / 2, second=1)  # the first has twice as much
+    assert len(seen.ids("first")) < 400
 
 
 async def test_a_purged_queue_forgets_events_that_others_still_get(url: str) -> None:

@@ -7,7 +7,7 @@ from base64 import b64encode
 from zlib import compress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -25,9 +25,11 @@ class Partition(RuleBasedStateMachine):
         self.progress = Progress(7)
         self.end = 7  # the next record that will come
         self.there: set[int] = set()  # records that exist
+        self.again: list[int] = []  # those that come once more, since one has died
         self.held: set[int] = set()
         self.finished: set[int] = set()
 
+    @precondition(lambda self: not self.again)
     @rule(hole=st.integers(0, 3))
     def comes(self, hole: int) -> None:
         offset = self.end + hole
@@ -36,33 +38,51 @@ class Partition(RuleBasedStateMachine):
         assert self.progress.take(offset)
         self.held.add(offset)
 
+    @precondition(lambda self: self.again)
+    @rule(data=st.data())
+    def some_come_again(self, data: st.DataObject) -> None:
+        for _ in range(data.draw(st.integers(1, len(self.again)))):
+            offset = self.again.pop(0)
+            assert self.progress.take(offset) == (offset not in self.finished)
+            self.held |= {offset} - self.finished
+
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def some_are_finished(self, data: st.DataObject) -> None:
         ready = data.draw(st.sets(st.sampled_from(sorted(self.held)), min_size=1))
+        self.finish(data.draw(st.permutations(sorted(ready))))
+
+    @precondition(lambda self: self.held)
+    @rule()
+    def all_are_finished_in_order(self) -> None:
+        self.finish(sorted(self.held))
+
+    def finish(self, offsets: list[int]) -> None:
         before = self.progress.mark
-        moved = self.progress.finish(iter(sorted(ready)))
+        moved = self.progress.finish(offsets)
         assert moved == (self.progress.mark != before)
-        self.held -= ready
-        self.finished |= ready
-        assert self.progress.mark == min(self.held, default=self.end)
+        self.held -= set(offsets)
+        self.finished |= set(offsets)
+        if not self.again:
+            assert self.progress.mark == min(self.held, default=self.end)
 
     @precondition(lambda self: self.there)
     @rule(data=st.data())
     def comes_a_second_time(self, data: st.DataObject) -> None:
-        assert not self.progress.take(data.draw(st.sampled_from(sorted(self.there))))
+        offset = data.draw(st.sampled_from(sorted(self.there)))
+        if offset not in self.again:
+            assert not self.progress.take(offset)
 
     @rule()
     def dies_and_another_goes_on(self) -> None:
         mark = self.progress.mark
         self.progress = Progress(mark, noted(mark, self.progress.note()))
-        again = [each for each in sorted(self.there) if each >= mark]
-        self.held = {each for each in again if self.progress.take(each)}
-        assert self.held == self.there - self.finished
+        self.again = [each for each in sorted(self.there) if each >= mark]
+        self.held = set()
 
     @invariant()
     def nothing_unfinished_is_committed(self) -> None:
-        assert all(each >= self.progress.mark for each in self.held)
+        assert all(each >= self.progress.mark for each in self.there - self.finished)
 
     @invariant()
     def what_is_held_is_counted(self) -> None:
@@ -70,6 +90,20 @@ class Partition(RuleBasedStateMachine):
 
 
 TestPartition = Partition.TestCase
+
+
+@given(st.lists(st.integers(0, 5), min_size=1))
+@example([0, 5, 2])
+@example([0, 0, 2])
+def test_just_what_is_finished_is_passed_in_whatever_order_it_is_named(finished: list[int]) -> None:
+    progress = Progress(0)
+    assert all(progress.take(offset) for offset in range(6))
+    progress.finish(finished)
+    left = set(range(6)) - set(finished)
+    assert (progress.mark, progress.held) == (min(left, default=6), len(left))
+    assert noted(progress.mark, progress.note()) == sorted(
+        each for each in set(finished) if each > progress.mark
+    )
 
 
 @given(st.integers(0, 1 << 60), OFFSETS)

@@ -27,6 +27,7 @@ from queuecraft.drivers.base import (
     Receipt,
     Rejected,
     Rewound,
+    Subscription,
     Topology,
     Traits,
 )
@@ -45,6 +46,7 @@ from queuecraft.drivers.kafka.names import (
 )
 from queuecraft.drivers.kafka.producing import Producing
 from queuecraft.drivers.kafka.refusals import failure, no_queue, receipt, told
+from queuecraft.drivers.kafka.replies import ReplySubscription, make_topic
 from queuecraft.drivers.kafka.statistics import Statistics
 from queuecraft.drivers.kafka.subscription import KafkaSubscription
 from queuecraft.drivers.kafka.topology import (
@@ -96,6 +98,8 @@ class KafkaDriver(Driver):
         self._registry = Registry(self.names)
         self._statistics = Statistics(address.statistics)
         self._subscriptions: dict[KafkaSubscription, Queue] = {}
+        self._replies: ReplySubscription | None = None
+        self._replies_read: dict[str, dict[int, int]] = {}  # by address, how far
         self._forwarder: Forwarder | None = None
         self._watching: asyncio.Task[None] | None = None
 
@@ -125,6 +129,9 @@ class KafkaDriver(Driver):
         for subscription in tuple(self._subscriptions):
             await subscription.close()
         self._subscriptions.clear()
+        replies, self._replies = self._replies, None
+        if replies is not None:
+            await replies.close()
         for producing in (self._passing_on, self._publishing):
             if producing is not None:
                 await producing.close()
@@ -300,6 +307,9 @@ class KafkaDriver(Driver):
     ) -> PublishError | None:
         """See to a topic that we do not know; why there can be none."""
         try:
+            if topic == self.names.replies:
+                await make_topic(self._cluster, topic)
+                return None
             if queue is not None:
                 await self._known(queue, "send")
             await self._cluster.make(topic)
@@ -325,6 +335,16 @@ class KafkaDriver(Driver):
         if self._watching is None:
             self._watching = asyncio.get_running_loop().create_task(self._watch())
         return subscription
+
+    async def listen(self, address: str, *, prefetch: int) -> Subscription:
+        topic, cluster = self.names.replies, self._cluster
+        await make_topic(cluster, topic)
+        if address not in self._replies_read:
+            ends = (await cluster.ends([topic])).get(topic, [])
+            self._replies_read[address] = dict(enumerate(ends))
+        places = self._replies_read[address]
+        self._replies = ReplySubscription(self, self._settings, topic, address, places)
+        return self._replies
 
     async def inspect(self, queues: Sequence[str] | None = None) -> Sequence[QueueInfo]:
         return await (await self._inspection("inspect")).infos(queues)

@@ -112,9 +112,8 @@ def message_of(record: Message, exchange: str = "", routing_key: str = "") -> Ou
             and event
             and kind
         ):
-            return Outgoing(
-                body, _text(id), exchange, _word(event), _seconds(at), _word(kind), None, name
-            )
+            routing_key, published, kind = _alike(event, at, kind)
+            return Outgoing(body, _text(id), exchange, routing_key, published, kind, None, name)
     if not given:
         return Outgoing(
             body,
@@ -187,18 +186,20 @@ def _typed(headers: dict[str, bytes | None], types: bytes | None) -> dict[str, A
     return typed
 
 
-def _text(value: bytes | str) -> str:
+def _text(value: bytes) -> str:
     """Bytes that should be text, whatever they are."""
-    return value if isinstance(value, str) else value.decode("utf-8", "backslashreplace")
-
-
-@lru_cache(maxsize=256)
-def _word(value: bytes | str) -> str:
-    """The same for what is the same in many messages."""
-    return _text(value)
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("utf-8", "backslashreplace")
 
 
 @lru_cache(maxsize=256)  # neighbours are often of the same moment
+def _alike(event: bytes, published: bytes | None, kind: bytes) -> tuple[str, float | None, str]:
+    """What is the same in many messages, in words."""
+    return _text(event), _seconds(published), _text(kind)
+
+
 def _seconds(value: bytes | None) -> float | None:
     if value and value.isdigit() and len(value) < 16 and (number := int(value)) <= _LATEST:
         return number / 1000

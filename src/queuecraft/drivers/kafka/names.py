@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from queuecraft.model.naming import REPLIES
 from queuecraft.model.queue import Binding
 from queuecraft.model.routing import matches
 
@@ -50,8 +51,15 @@ class Names:
         """The consumer group that a queue is."""
         return f"{self.prefix}{queue}"
 
+    @property
+    def replies(self) -> str:
+        """The topic of all replies to requests."""
+        return f"{self.prefix}queuecraft.replies"
+
     def inbox(self, queue: str) -> str:
         """The topic of what is sent to a queue by name."""
+        if queue.startswith(REPLIES):
+            return self.replies
         if queue.endswith(".dlq"):
             return _fitting(f"{self.prefix}{spelled(queue[:-4])}", ".dlq")
         return _fitting(f"{self.prefix}{spelled(queue)}", ".inbox")

@@ -8,7 +8,7 @@ partition next leaves them out.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 from zlib import compress, decompressobj, error
 
@@ -18,7 +18,9 @@ _REACH: Final = 1 << 20  # offsets above the mark that a note can tell of
 
 
 class Progress:
-    """One partition: its low-water mark, what is held, and what is finished above the mark.
+    """One partition: its low-water mark, and what is finished above it, as stretches. Records come
+    in the order of their offsets; all between the mark and the next one that is in no stretch is
+    held.
 
     >>> progress = Progress(10)
     >>> [progress.take(offset) for offset in (10, 11, 12)]
@@ -29,42 +31,55 @@ class Progress:
     (True, 13)
     """
 
-    __slots__ = ("_finished", "_held", "_next", "mark")
+    __slots__ = ("_begins", "_early", "_ends", "_next", "mark")
 
     def __init__(self, mark: int, finished: Iterable[int] = ()) -> None:
         self.mark = mark
         """Everything below it is finished; -1 until the first record has come, if it is not known
         where the partition begins."""
         self._next = mark  # everything below it was taken, or will never be
-        self._held: set[int] = set()
-        self._finished = {offset for offset in finished if offset >= mark}
-        self._advance()
+        self._ends: dict[int, int] = {}  # of each stretch above the mark, by where it begins
+        self._begins: dict[int, int] = {}  # the same, by where it ends
+        self._early = {offset for offset in finished if offset >= mark}  # and not taken yet
+        self._skip()
 
     def take(self, offset: int) -> bool:
         """Hold a record that has come; False if it is held or finished already."""
-        if self.mark < 0:
-            self.mark = self._next = offset
-        if offset < self.mark or offset in self._held or offset in self._finished:
-            self._next = max(self._next, offset + 1)
-            self._advance()
+        if offset == self._next and not self._early:  # as nearly all
+            self._next = offset + 1
+            return True
+        if offset < self._next:
             return False
-        self._held.add(offset)
-        self._next = max(self._next, offset + 1)
-        return True
+        if self.mark < 0:
+            self.mark = offset
+        elif offset > self._next:
+            # Offsets are not dense: transactions and compaction leave holes that nobody takes.
+            self._early -= self._within(self._next, offset)
+            self._close(self._next, offset)
+        self._next = offset + 1
+        if offset not in self._early:
+            return True
+        self._early.discard(offset)
+        self._close(offset, offset + 1)
+        self._skip()
+        return False
 
-    def finish(self, offsets: Iterable[int]) -> bool:
-        """These need not come again; whether the mark has moved."""
+    def finish(self, offsets: Sequence[int]) -> bool:
+        """These, which are held, need not come again; whether the mark has moved."""
         before = self.mark
-        ended = set(offsets)
-        self._held -= ended
-        self._finished.update(offset for offset in ended if offset >= before)
-        self._advance()
+        first, count = offsets[0], len(offsets)
+        if offsets == list(range(first, first + count)):  # as nearly always
+            self._close(first, first + count)
+        else:
+            for offset in sorted(set(offsets)):
+                self._close(offset, offset + 1)
+        self._skip()
         return self.mark != before
 
     @property
     def held(self) -> int:
         """How many are neither finished nor given back."""
-        return len(self._held)
+        return self.gap - sum(end - start for start, end in self._ends.items())
 
     @property
     def gap(self) -> int:
@@ -74,29 +89,47 @@ class Progress:
     def note(self) -> str:
         """What is finished above the mark, as a text for `noted`. If that is too long, the highest
         are left out: they will be run again if this process dies."""
+        if not (self._ends or self._early):
+            return ""
         # Holes may be of any size, and a note has a bit for each offset.
-        finished = sorted(each for each in self._finished if each < self.mark + _REACH)
-        while finished:
-            text = _written(self.mark, finished)
+        mark, reach, bits = self.mark, _REACH, 0
+        for start, end in self._ends.items():
+            if start < mark + reach:
+                length = min(end, mark + reach) - start
+                bits |= ((1 << length) - 1) << (start - mark)
+        for offset in self._early:
+            if offset < mark + reach:
+                bits |= 1 << (offset - mark)
+        while bits:
+            text = _written(bits)
             if len(text) <= MAX_NOTE:
                 return text
-            finished = finished[: len(finished) // 2]
+            reach = min(reach, bits.bit_length()) // 2
+            bits &= (1 << reach) - 1
         return ""
 
-    def _advance(self) -> None:
-        if not self._held:
-            # Offsets are not dense: transactions and compaction leave holes that nobody takes.
-            self.mark = max(self.mark, self._next)
-            self._finished = {each for each in self._finished if each >= self.mark}
-            while self.mark in self._finished:
-                self._finished.discard(self.mark)
-                self.mark += 1
-            self._next = max(self._next, self.mark)
-            return
-        lowest = min(self._held)
-        if lowest > self.mark:
-            self.mark = lowest
-            self._finished = {each for each in self._finished if each > lowest}
+    def _close(self, start: int, end: int) -> None:
+        """Nothing from the one to the other need come again."""
+        beyond = self._ends.pop(end, end)
+        self._begins.pop(beyond, None)
+        start = self._begins.pop(start, start)
+        if start == self.mark:
+            self.mark = beyond
+        else:
+            self._ends[start] = beyond
+            self._begins[beyond] = start
+
+    def _skip(self) -> None:
+        """Go past what was finished before it came, once all below it is finished."""
+        while self.mark == self._next and self.mark in self._early:
+            self._early.discard(self.mark)
+            self.mark = self._next = self.mark + 1
+
+    def _within(self, start: int, end: int) -> set[int]:
+        """What was finished before it came, and never will, from the one to the other."""
+        if end - start < len(self._early):
+            return self._early.intersection(range(start, end))
+        return {each for each in self._early if start <= each < end}
 
 
 def noted(mark: int, note: str | None) -> list[int]:
@@ -120,8 +153,7 @@ def noted(mark: int, note: str | None) -> list[int]:
     ]
 
 
-def _written(mark: int, finished: list[int]) -> str:
-    bits = bytearray((finished[-1] - mark) // 8 + 1)
-    for offset in finished:
-        bits[(offset - mark) // 8] |= 1 << (offset - mark) % 8
-    return _MARK + b64encode(compress(bytes(bits))).decode("ascii")
+def _written(bits: int) -> str:
+    """A bit for each offset from the mark on."""
+    packed = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+    return _MARK + b64encode(compress(packed)).decode("ascii")

@@ -1,0 +1,319 @@
+"""A member of a group: what it is given, and what it takes of that. It lives in its own thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from queuecraft.drivers.base import Delivery
+from queuecraft.drivers.kafka.commits import Commits
+from queuecraft.drivers.kafka.envelope import message_of
+from queuecraft.drivers.kafka.holding import Holding
+from queuecraft.drivers.kafka.offsets import Progress, noted
+from queuecraft.drivers.kafka.place import Place
+from queuecraft.drivers.kafka.refusals import failure
+from queuecraft.drivers.kafka.topology import Reach
+from queuecraft.model.errors import QueueError
+
+if TYPE_CHECKING:
+    from queuecraft.drivers.kafka.driver import KafkaDriver
+
+SLICE: Final = 0.1  # seconds after which a thread that waits looks whether it is still wanted
+MOST_AHEAD: Final = 20_000  # records of a partition taken while an older one is not finished
+JOINED_WITHIN: Final = 3.0  # seconds to become a member, for one who wants records or to leave
+
+
+class Member:
+    """Kafka is spoken to in one thread, so that who commits or subscribes never has to wait for
+    another who polls: all that is not said to be of the loop is called in that thread."""
+
+    def __init__(
+        self,
+        driver: KafkaDriver,
+        queue: str,
+        settings: Mapping[str, Any],
+        drain_timeout: float,
+        holding: Holding,
+    ) -> None:
+        self.plenty = False  # the last time we asked, there was all we asked for
+        self.thinned = False  # some that were taken may be of places that others get
+        self.closing = False
+        self.failed: Exception | None = None
+        self._driver = driver
+        self._queue = queue
+        self._drain_timeout = drain_timeout
+        self._loop = asyncio.get_running_loop()
+        self._holding = holding
+        self._changed = holding.changed  # guards all places
+        self._places: dict[tuple[str, int], Place] = {}
+        self._reaches: dict[str, Reach] = {}
+        self._topics: list[str] | None = None  # to follow, which Kafka has not been told yet
+        self._ahead: set[Place] = set()  # paused until older records are finished
+        self._paused = False
+        self._joining = False  # the group does not know us yet, or we not what it knows
+        self._consumer = Consumer(
+            {
+                **settings,
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "earliest",
+                "queued.min.messages": 10_000,
+                "fetch.error.backoff.ms": 50,
+                "fetch.queue.backoff.ms": 5,  # a second by default, when enough has been fetched
+                "on_commit": self._on_commit,
+                "error_cb": self._on_error,
+            }
+        )
+        self.commits = Commits(driver, queue, self._consumer, holding)
+
+    # -- in the loop ---------------------------------------------------------------------------
+
+    @property
+    def joining(self) -> bool:
+        """Whether the group has not given us our share yet."""
+        return self._joining or self._topics is not None
+
+    def follow(self, reaches: Mapping[str, Reach]) -> None:
+        """Be given these topics from now on."""
+        with self._changed:
+            before, self._reaches = set(self._reaches), dict(reaches)
+            for place in self._places.values():
+                place.reach = reaches.get(place.topic, place.reach)
+            if before != set(reaches):
+                self._topics = sorted(reaches)
+
+    # -- records -------------------------------------------------------------------------------
+
+    def poll(self, limit: int, wait: float) -> list[Delivery]:
+        """Wait for a record, and take what has come with it."""
+        consumer, commits = self._consumer, self.commits
+        deadline = monotonic() + wait
+        if self._paused:
+            self._paused = False
+            self._resume(self._places.values())
+        while not self.closing:
+            self._subscribe()
+            self._let_on()
+            left = deadline - monotonic()
+            # What is being handled is acked soon, and should not wait to be committed.
+            pause = SLICE / 5 if self._holding.held else SLICE
+            record = consumer.poll(0)
+            if record is None:
+                self.plenty = False
+                commits.flush()
+                if left <= 0:
+                    break
+                record = consumer.poll(min(pause, left))
+            if record is not None:
+                records = [record, *consumer.consume(limit - 1, 0)]
+                self.plenty = len(records) == limit
+                if self.plenty:
+                    commits.mention()
+                else:
+                    commits.flush()
+                if taken := self._take(records):
+                    return taken
+        return []
+
+    def idle(self) -> list[Delivery]:
+        """Be heard of, while nobody wants records."""
+        with self._changed:
+            ours = [TopicPartition(topic, number) for topic, number in self._places]
+        if not self._paused and ours:
+            self._consumer.pause(ours)
+        self._paused = True
+        self._subscribe()
+        self.commits.flush()
+        record = self._consumer.poll(0)
+        return self._take([record]) if record is not None else []
+
+    def leave(self) -> None:
+        """Be no member any more."""
+        consumer = self._consumer
+        if self._driver.lost is None:
+            # Who leaves before he has come is waited for by the others until he is missed.
+            self._poll_while(lambda: self._joining)
+            # Closed while the group is being shared out anew, it waits for ever: revoke all we
+            # have first. What is finished is said then.
+            consumer.unsubscribe()
+            self._poll_while(lambda: bool(self._places))
+        consumer.close()
+
+    def _poll_while(self, condition: Callable[[], bool]) -> None:
+        deadline = monotonic() + JOINED_WITHIN
+        while condition() and monotonic() < deadline:
+            self._consumer.poll(SLICE / 10)
+
+    def _take(self, records: list[Message]) -> list[Delivery]:
+        taken: list[Delivery] = []
+        queue = self._queue
+        topic: str | None = None
+        partition: int | None = None
+        place: Place | None = None
+        end: int | None = None
+        records.reverse()
+        while records:
+            record = records.pop()  # so that what is made of its headers ends with it, uncollected
+            if (error := record.error()) is not None:
+                _look_at(error)
+                continue
+            if record.partition() != partition or record.topic() != topic:
+                topic, partition = record.topic(), record.partition()
+                place = self._places.get((topic or "", partition or 0))
+                end = None if place is None else place.reach.end(place.partition)
+            offset = record.offset() or 0
+            if place is None or not place.progress.take(offset):
+                continue  # taken from us meanwhile, or had before
+            if end is not None and offset >= end:  # it was unbound before this was published
+                place.progress.finish([offset])
+                self.commits.add(place)
+                continue
+            message = message_of(record, place.reach.exchange, place.event)
+            taken.append(Delivery(message, queue, 0, (place, offset)))
+            if not place.ahead and place.progress.gap > MOST_AHEAD:
+                place.ahead = True
+                self._ahead.add(place)
+                self._consumer.pause([TopicPartition(place.topic, place.partition)])
+        return taken
+
+    def _let_on(self) -> None:
+        """Go on with partitions that had to wait for an older record."""
+        resume = [each for each in self._ahead if each.progress.gap < MOST_AHEAD // 2]
+        for each in resume:
+            each.ahead = False
+            self._ahead.discard(each)
+        self._resume(resume)
+
+    def _resume(self, places: Iterable[Place]) -> None:
+        with self._changed:
+            there = [
+                TopicPartition(each.topic, each.partition) for each in places if not each.ahead
+            ]
+        if there:
+            self._consumer.resume(there)
+
+    # -- partitions come and go ----------------------------------------------------------------
+
+    def _subscribe(self) -> None:
+        """Tell Kafka which topics we follow, if they are others."""
+        with self._changed:
+            topics, self._topics = self._topics, None
+        if topics is None:
+            return
+        if not topics:
+            self._consumer.unsubscribe()
+            return
+        self._joining = True
+        self._consumer.subscribe(
+            topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._joining = False
+        if self.closing or not partitions:
+            consumer.incremental_assign(partitions)
+            return
+        try:
+            there = consumer.committed(partitions, timeout=10.0)
+        except KafkaException as error:  # nothing may leave this callback
+            self.failed = failure(error.args[0], "receive", self._queue)
+            return
+        with self._changed:
+            starts = [self._begin(each) for each in there]
+        consumer.incremental_assign(starts)
+        if self._paused:
+            consumer.pause(starts)
+        else:  # what was lost while it was paused is still paused when it is ours again
+            consumer.resume(starts)
+
+    def _begin(self, committed: TopicPartition) -> TopicPartition:
+        """Have a partition from now on; where it is read from."""
+        topic, partition, offset = committed.topic, committed.partition, committed.offset
+        reach = self._reaches.get(topic) or Reach()
+        mark, finished = -1, list[int]()
+        if offset >= reach.start(partition):
+            mark, finished = offset, noted(offset, committed.metadata)
+        elif partition < len(reach.since):
+            mark = reach.start(partition)
+        event = self._driver.event_of(reach.exchange, topic)
+        progress = Progress(mark, finished)
+        self._places[topic, partition] = Place(topic, partition, reach, event, progress)
+        return TopicPartition(topic, partition, mark if mark >= 0 else OFFSET_BEGINNING)
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Let handlers finish, say how far they came, and forget what is not begun."""
+        places = self._given_up(partitions)
+        deadline = monotonic() + self._drain_timeout
+        self._drain(places, deadline)
+        self.commits.say_last(places, deadline)
+        self._forget(places)
+
+    def _drain(self, places: Sequence[Place], deadline: float) -> None:
+        while not self.closing:
+            with self._changed:
+                left = deadline - monotonic()
+                if left <= 0 or not self._holding.handed(places):
+                    return
+                self._changed.wait(min(left, SLICE))
+            self.commits.flush()  # that may take long, and what is not said is done twice if we die
+
+    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """The group has gone on without us."""
+        self._forget(self._given_up(partitions))
+
+    def _given_up(self, partitions: list[TopicPartition]) -> list[Place]:
+        with self._changed:
+            found = [self._places.pop((each.topic, each.partition), None) for each in partitions]
+            places = [place for place in found if place is not None]
+            for place in places:
+                place.leaving = True
+            self.thinned = True
+        self._ahead.difference_update(places)
+        return places
+
+    def _forget(self, places: Sequence[Place]) -> None:
+        with self._changed:
+            unfinished = self._holding.handed(places)
+            self.commits.forget(places)
+            for place in places:
+                place.gone = True
+        if unfinished and not self.closing:
+            # Others begin on it now: whoever still has it waiting here must not.
+            self.failed = QueueError(
+                "partitions went to another process before their handlers had ended",
+                broker="kafka",
+                operation="receive",
+                queue=self._queue,
+            )
+
+    # -- what librdkafka says by itself --------------------------------------------------------
+
+    def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        self.commits.answer(error, offsets)
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._loop.call_soon_threadsafe(self._driver.lose, error)
+
+
+def _look_at(error: KafkaError) -> None:
+    """Something else than a record: most of it librdkafka sees to by itself."""
+    if error.code() in (KafkaError._PARTITION_EOF, KafkaError.UNKNOWN_TOPIC_OR_PART):
+        return
+    if error.fatal() or error.code() in (
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.INCONSISTENT_GROUP_PROTOCOL,
+    ):
+        raise KafkaException(error)

@@ -1,0 +1,51 @@
+"""A partition of a topic, while it is ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from confluent_kafka import TopicPartition
+
+from queuecraft.drivers.kafka.offsets import Progress
+from queuecraft.drivers.kafka.topology import Reach
+
+
+class Place:
+    """Where it is, what of it is the queue's, and how far we are."""
+
+    __slots__ = (
+        "ahead",
+        "event",
+        "gone",
+        "leaving",
+        "partition",
+        "progress",
+        "reach",
+        "topic",
+    )
+
+    def __init__(
+        self, topic: str, partition: int, reach: Reach, event: str, progress: Progress
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.reach = reach
+        self.event = event  # that its records are of, unless they say otherwise
+        self.progress = progress
+        self.ahead = False  # it waits for an older record, and is paused
+        self.leaving = False  # nothing of it is handed over any more
+        self.gone = False  # others have it
+
+
+def marks(places: Iterable[Place], *, noting: bool = True) -> list[TopicPartition]:
+    """How far these are, as Kafka wants to hear it; `noting` what is finished beyond."""
+    return [
+        TopicPartition(
+            each.topic,
+            each.partition,
+            each.progress.mark,
+            metadata=each.progress.note() if noting else "",
+        )
+        for each in places
+        if each.progress.mark >= 0 and not each.gone
+    ]
