@@ -777,8 +777,9 @@ class QueueCraft:
             raise ConfigError("this QueueCraft is open; use testing(qc) before it is, or instead")
         engine, own = self._engine, self.__dict__.copy()
         serializers, compressors = self._kinds
+        here = replace(self.settings.delayed, store=None, webhook=None)
         other = QueueCraft(
-            settings=replace(self.settings, url="local://", journal=None),
+            settings=replace(self.settings, url="local://", journal=None, delayed=here),
             drivers=drivers,
             serializers=serializers,
             compressors=compressors,
@@ -787,10 +788,20 @@ class QueueCraft:
             middleware=engine.middleware,
             publish_middleware=engine.publishing.middleware,
         )
-        other._breaker = self._breaker
+        if (breaker := self._breaker) is not None:
+            other._breaker = breaker
+            other._engine.facts.observe(Reconnected, lambda _: breaker.close())
         other._engine.overrides = engine.overrides
-        for kind, observer in self._observers.values():
-            other.observe(kind, observer)
+        other._engine.policy = engine.policy
+        # One list for both: an observer that is stopped meanwhile is stopped for good.
+        observers = other._observers = self._observers
+        before = dict(observers)
+
+        def still(stop: object, observer: Callable[[Any], object]) -> Callable[[Any], object]:
+            return lambda fact: observer(fact) if stop in observers else None
+
+        for stop, (kind, observer) in before.items():
+            other._engine.facts.observe(kind, still(stop, observer))
         restore = [worker.stand_in(other._engine) for worker in self._workers]
         other._workers = list(self._workers)
         self.__dict__.update(other.__dict__)
@@ -798,6 +809,8 @@ class QueueCraft:
         def go_back() -> None:
             for each in restore:
                 each()
+            for stop in observers.keys() - before.keys():
+                del observers[stop]
             self.__dict__.clear()
             self.__dict__.update(own)
             engine.adopt((*engine.middleware, *engine.publishing.middleware))

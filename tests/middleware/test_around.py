@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
 from typing import Any
 
 import pytest
@@ -17,6 +22,7 @@ from queuecraft.middleware import (
     Logging,
     Postponed,
     RandomFail,
+    RateLimit,
     Timeout,
     Tracing,
     Validation,
@@ -45,6 +51,25 @@ async def test_logging_writes_a_line_for_each_message(caplog: pytest.LogCaptureF
     assert "of number handled in" in lines[0]
     assert "of number failed with ValueError in" in lines[1]
     assert "postponed for 1 s" in lines[2]
+
+
+async def test_what_comes_with_a_message_makes_no_line_of_its_own_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "queuecraft.handling")
+    async with stage(middleware=[Logging()]) as (qc, clock):
+        worker = qc.worker("numbers")
+
+        @worker.on(number)
+        async def handle(n: int) -> None:
+            raise Postponed(1, "red: \x1b[31m")
+
+        await worker.start()
+        await qc.publish(number, 1, message_id="m-1\nall is well")
+        await clock.settle()
+    (line,) = [each.getMessage() for each in caplog.records if each.name == "queuecraft.handling"]
+    assert line.isprintable()
+    assert r"m-1\nall is well" in line
 
 
 async def test_logging_below_its_level_writes_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -102,6 +127,31 @@ async def test_tracing_puts_a_block_around_each_message() -> None:
         await clock.settle()
         assert story == ["begin number", "open", "handle 1", "error no", "end"]
         assert await qc.dead_letters.count("numbers") == 1
+
+
+async def test_a_block_that_keeps_errors_to_itself_does_not_run_the_handler_twice() -> None:
+    class Span(AbstractContextManager[None], AbstractAsyncContextManager[None]):
+        """Both kinds at once, as some tracers have it."""
+
+        def __exit__(self, *raised: object) -> bool:
+            return True
+
+        async def __aexit__(self, *raised: object) -> bool:
+            return True
+
+    async with stage(middleware=[Tracing(lambda _: Span())]) as (qc, clock):
+        seen: list[int] = []
+        worker = qc.worker("numbers")
+
+        @worker.on(number)
+        async def handle(n: int) -> None:
+            seen.append(n)
+            raise ValueError("no ones")
+
+        await worker.start()
+        await qc.publish(number, 1)
+        await clock.settle()
+        assert seen == [1]
 
 
 async def test_an_invalid_payload_is_a_dead_letter_at_once() -> None:
@@ -220,6 +270,39 @@ async def test_the_duplicator_handles_messages_twice() -> None:
         await clock.settle()
         assert sorted(seen) == [0, 0, 1, 1, 2, 2]
         assert qc.get_metrics().messages_succeeded == 3
+
+
+async def test_what_is_put_off_the_second_time_was_handled_all_the_same() -> None:
+    async with stage(middleware=[Duplicator(), RateLimit(1)]) as (qc, clock):
+        seen: list[int] = []
+        worker = qc.worker("numbers")
+
+        @worker.on(number)
+        async def handle(n: int) -> None:
+            seen.append(n)
+
+        await worker.start()
+        await qc.publish(number, 1)
+        await clock.advance(60)
+        assert seen == [1]
+
+
+async def test_with_another_clock_a_timeout_begins_anew() -> None:
+    timeout = Timeout(5)
+    for n in range(2):
+        async with stage(middleware=[timeout]) as (qc, clock):
+            worker = qc.worker("numbers", retry=NoRetry())
+
+            @worker.on(number)
+            async def handle(n: int) -> None:
+                if n:
+                    await asyncio.Event().wait()
+
+            await worker.start()
+            await qc.publish(number, n)
+            await clock.settle()
+            await clock.advance(5 * n)  # the first ends with its timer still set
+            assert qc.get_metrics().messages_failed == n
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from queuecraft import CircuitOpen, ConfigError, PayloadError, PublishError, QueueCraft
+from queuecraft import CircuitOpen, ConfigError, PayloadError, PublishError, QueueCraft, Retry
 from queuecraft.drivers.local.memory import MemoryDriver
 from queuecraft.facts import CircuitChanged
 from queuecraft.middleware import Breaker, OutageGuard
@@ -83,6 +84,55 @@ async def test_half_open_it_lets_only_one_try() -> None:
             with pytest.raises(CircuitOpen):
                 breaker.enter()
         assert state_of(breaker) == "closed"
+
+
+async def test_a_call_from_before_does_not_end_the_one_that_tries() -> None:
+    async with stage() as (qc, clock):
+        breaker = Breaker(failure_threshold=1, reset_timeout=1)
+        qc.use(breaker.handling)
+        answered = asyncio.Event()
+
+        async def ask(error: type[Exception] | None = None) -> None:
+            async with breaker:
+                await answered.wait()
+                if error is not None:
+                    raise error
+
+        given_up = asyncio.create_task(ask())
+        await clock.settle()
+        with pytest.raises(OSError, match="closed"):
+            await breaker.call(Bank().charge)
+        await clock.advance(1)
+        trying = asyncio.create_task(ask())
+        await clock.settle()
+        given_up.cancel()
+        await clock.settle()
+        with pytest.raises(CircuitOpen):
+            breaker.enter()
+        answered.set()
+        await trying
+        assert state_of(breaker) == "closed"
+
+
+@pytest.mark.parametrize(
+    "middleware", [Breaker(failure_threshold=1).handling, OutageGuard(minimum=1)]
+)
+async def test_with_another_clock_it_is_closed(middleware: Any) -> None:
+    bank = Bank()
+    for _ in range(2):
+        async with stage(middleware=[middleware]) as (qc, clock):
+            await clock.advance(1000 if not bank.up else 0)
+            worker = qc.worker("numbers")
+
+            @worker.on(number)
+            async def handle(n: int) -> None:
+                await bank.charge()
+
+            await worker.start()
+            await qc.publish(number, 1)
+            await clock.settle()
+        bank.up = True
+    assert bank.asked == 2
 
 
 async def test_what_is_no_failure_of_the_other_side_does_not_count() -> None:
@@ -176,6 +226,35 @@ async def test_in_an_outage_messages_wait_and_a_probe_tells_when_it_is_over() ->
         assert state_of(guard) == "closed"
         assert told[-2:] == ["half_open", "closed"]
         assert await qc.dead_letters.count("numbers") == 0
+
+
+async def test_a_probe_that_never_ends_does_not_keep_all_others_waiting() -> None:
+    bank, guard = Bank(), OutageGuard(minimum=1, probe_every=1, window=30)
+    async with stage(retry=Retry(initial_delay=1)) as (qc, clock):
+        hangs = False
+        paid: list[int] = []
+        worker = qc.worker("numbers", concurrency=2, prefetch=10, middleware=[guard])
+
+        @worker.on(number)
+        async def handle(n: int) -> None:
+            if hangs:
+                await asyncio.Event().wait()
+            await bank.charge()
+            paid.append(n)
+
+        await worker.start()
+        await qc.publish_many(number, range(5))
+        await clock.settle()
+        hangs = True
+        await clock.advance(1)
+        assert state_of(guard) == "half_open"
+        hangs, bank.up = False, True
+        await clock.advance(29)
+        assert paid == []
+        await clock.advance(10)
+        assert len(paid) == 4  # all but the probe
+        assert state_of(guard) == "closed"
+        await worker.stop(timeout=0)
 
 
 async def test_a_few_failures_are_no_outage() -> None:

@@ -103,6 +103,27 @@ def test_what_is_no_middleware_is_refused() -> None:
         QueueCraft().use_publishing(nothing)
 
 
+def test_what_was_refused_does_not_stand_in_the_way_of_others() -> None:
+    qc = QueueCraft()
+    nothing: Any = lambda publish: None  # noqa: E731
+    with pytest.raises(ConfigError, match="not a function"):
+        qc.use_publishing(nothing)
+    qc.use_publishing(lambda publish: publish)
+
+
+async def test_of_many_those_whose_id_was_kept_back_have_failed() -> None:
+    def forgetful(publish: Publish) -> Publish:
+        async def forgetting(publication: Publication) -> Any:
+            await publish(publication)
+
+        return forgetting
+
+    async with stage(unroutable="drop", publish_middleware=[forgetful]) as (qc, _):
+        answers = await qc.publish_many(number, range(2), return_exceptions=True)
+        assert [type(each) for each in answers] == [PublishError] * 2
+        assert "returned None" in str(answers[0])
+
+
 async def test_what_holds_something_open_is_closed_in_the_end() -> None:
     closed: list[str] = []
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from queuecraft import ConfigError, Message
-from queuecraft.middleware import RateLimit
+from queuecraft.middleware import RateLimit, rate_limit
+from queuecraft.testing import message_of
 from tests.middleware.stage import number, stage
 
 
@@ -81,6 +82,87 @@ async def test_a_bucket_for_each_key_does_not_hold_up_the_others() -> None:
         assert seen == ["a", "b", "c"]
         await clock.advance(2)
         assert seen == ["a", "b", "c", "a", "a"]
+
+
+async def test_an_event_that_waits_in_one_queue_does_not_wait_in_another() -> None:
+    async with stage(middleware=[RateLimit(1, per="queue")]) as (qc, clock):
+        times: list[tuple[str, float]] = []
+
+        async def handle(n: int, message: Message) -> None:
+            times.append((message.queue, clock.monotonic()))
+
+        for queue in ("one", "two"):
+            await qc.worker(queue).on(number, handle).on(f"only.{queue}", handle).start()
+        await qc.publish("only.one", 1)
+        await clock.settle()
+        await qc.publish(number, 1)
+        await qc.publish("only.two", 1)
+        await clock.advance(2)
+        assert sorted(times) == [("one", 0), ("one", 1), ("two", 0), ("two", 1)]
+
+
+async def test_with_another_clock_nothing_is_promised() -> None:
+    limit = RateLimit(1)
+    for start in (1000, 0):
+        async with stage(middleware=[limit]) as (qc, clock):
+            await clock.advance(start)
+            seen: list[int] = []
+            worker = qc.worker("numbers")
+
+            @worker.on(number)
+            async def handle(n: int) -> None:
+                seen.append(n)  # noqa: B023
+
+            await worker.start()
+            await qc.publish_many(number, range(3))
+            await clock.settle()
+            assert seen == [0]
+
+
+def test_many_that_wait_are_not_looked_through_for_each_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked = 0
+
+    class Counted(dict[Any, Any]):
+        def items(self) -> Any:
+            nonlocal looked
+            looked += len(self)
+            return super().items()
+
+    monkeypatch.setattr(rate_limit, "REMEMBERED", 10)
+    limit = RateLimit(1)
+    vars(limit)["_promised"] = Counted()
+    for n in range(1000):
+        limit.wait(message_of(n, id=f"m-{n}"))
+    assert looked < 4000
+
+
+def test_many_buckets_are_not_looked_through_for_each_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked = 0
+
+    class Counted:
+        def __init__(self, made: float) -> None:
+            self.made = made
+
+        def look(self) -> float:
+            nonlocal looked
+            looked += 1
+            return self.made
+
+        def change(self, made: float) -> None:
+            self.made = made
+
+        next = property(look, change)
+
+    monkeypatch.setattr(rate_limit, "REMEMBERED", 10)
+    monkeypatch.setattr(rate_limit, "Bucket", Counted)
+    limit = RateLimit(0.001, per="key")
+    for n in range(1000):
+        limit.wait(message_of(n, id=f"m-{n}", key=str(n)))
+    assert looked < 5000
 
 
 async def test_slower_than_a_message_may_be_held_it_waits_in_the_queue() -> None:

@@ -9,9 +9,14 @@ from typing import Any
 
 import pytest
 
-from queuecraft import Event, Message, QueueCraft
+from queuecraft import Event, Message, QueueCraft, Worker
+from queuecraft.drivers.base import Delivery, Outgoing, Queue
+from queuecraft.drivers.local.memory import MemoryDriver
+from queuecraft.drivers.local.subscription import MemorySubscription
 from queuecraft.facts import MessagePostponed
 from queuecraft.model.outcome import Postponed
+from queuecraft.runtime import lanes
+from queuecraft.runtime.lanes import Lanes
 from queuecraft.testing import FakeClock
 
 number = Event("number", int)
@@ -170,3 +175,114 @@ async def test_after_its_message_was_settled_by_hand_it_says_nothing_more() -> N
         await clock.advance(5)
         assert qc.get_metrics().messages_postponed == 0
         await asyncio.sleep(0)
+
+
+async def crashed_with(driver: MemoryDriver, worker: Worker, times: int = 3) -> None:
+    """Count redeliveries onto all that is ready, so that each is handled alone."""
+    for _ in range(times):
+        subscription = await driver.subscribe(Queue(worker.queue_name), prefetch=100)
+        await subscription.receive(100, 0)
+        await subscription.close()
+
+
+async def test_messages_that_are_handled_alone_do_not_bring_each_other_back_early() -> None:
+    seen: list[float] = []
+    clock = FakeClock()
+    driver = MemoryDriver(clock)
+    async with QueueCraft(drivers=[driver], clock=clock) as qc:
+        worker = qc.worker("numbers", concurrency=2, prefetch=10)
+
+        @worker.on(number)
+        async def handle(n: int) -> None:
+            seen.append(clock.monotonic())
+            raise Postponed(3)
+
+        await worker.declare()
+        await qc.publish_many(number, range(2))
+        await crashed_with(driver, worker)
+        await worker.start()
+        await clock.advance(7)
+        assert seen == [0, 0, 3, 3, 6, 6]
+
+
+@pytest.mark.parametrize("stops", [False, True])
+async def test_what_is_due_waits_for_one_that_is_handled_alone(stops: bool) -> None:
+    log: list[str] = []
+    clock = FakeClock()
+    driver = MemoryDriver(clock)
+    async with QueueCraft(drivers=[driver], clock=clock) as qc:
+        worker = qc.worker("numbers", concurrency=3, prefetch=10)
+
+        @worker.on(number)
+        async def handle(n: int) -> None:
+            log.append(f"begin {n}")
+            await clock.sleep(10 if n == 0 else 1)
+            log.append(f"end {n}")
+            if n == 1 and log.count("begin 1") == 1:
+                raise Postponed(2)
+
+        await worker.declare()
+        await qc.publish(number, 0)
+        await crashed_with(driver, worker)
+        elsewhere = await driver.subscribe(Queue("numbers"), prefetch=1)
+        held = await elsewhere.receive(1, 0)
+        await worker.start()
+        await qc.publish(number, 1)
+        await clock.settle()
+        await elsewhere.release(held)
+        await elsewhere.close()
+        await clock.advance(5)
+        if stops:
+            stopping = asyncio.create_task(worker.stop())
+            await clock.advance(10)
+            await stopping
+            await worker.start()
+        await clock.advance(20)
+        assert log == ["begin 1", "end 1", "begin 0", "end 0", "begin 1", "end 1"]
+        assert worker.in_flight == 0
+
+
+async def test_a_worker_that_is_resumed_at_once_keeps_the_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[int] = []
+    over, back = asyncio.Event(), asyncio.Event()
+    release = MemorySubscription.release
+
+    async def slowly(self: MemorySubscription, deliveries: Any) -> None:
+        await back.wait()
+        await release(self, deliveries)
+
+    async with app() as (qc, clock):
+        worker = qc.worker("numbers", concurrency=2, prefetch=10, ordering="key")
+
+        @worker.on(number)
+        async def handle(n: int) -> None:
+            seen.append(n)
+            if len(seen) == 1:
+                await over.wait()
+                raise Postponed(1)
+
+        await worker.start()
+        for n in range(3):
+            await qc.publish(number, n, key="k")
+        await clock.settle()
+        worker.pause()
+        await clock.settle()
+        monkeypatch.setattr(MemorySubscription, "release", slowly)
+        over.set()
+        await clock.settle()
+        worker.resume()
+        await clock.settle()
+        back.set()
+        await clock.advance(5)
+        assert seen == [0, 0, 1, 2]
+
+
+def test_those_that_never_come_back_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "REMEMBERED", 1)
+    kept = Lanes()
+    one, two = (Delivery(Outgoing(b"", id), "numbers") for id in ("m-1", "m-2"))
+    kept.postponed(one, 5.0)
+    kept.postponed(two, 6.0)
+    assert (kept.due(one), kept.due(two)) == (0.0, 6.0)

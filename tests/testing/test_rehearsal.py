@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from queuecraft import ConfigError, Event, Message, QueueCraft, Retry
-from queuecraft.facts import MessageFailed
-from queuecraft.middleware import Handle, Publication, Publish, RateLimit
+from queuecraft import ConfigError, Event, Message, Policy, PublishError, QueueCraft, Retry
+from queuecraft.facts import MessageFailed, Shutdown
+from queuecraft.middleware import Breaker, Handle, Publication, Publish, RateLimit
+from queuecraft.model.delayed import DelayedSettings
 from queuecraft.testing import testing
 
 order_placed = Event("order.placed", dict[str, Any])
@@ -163,3 +166,117 @@ async def test_one_that_is_open_is_refused() -> None:
         with pytest.raises(ConfigError, match="is open"):
             async with testing(qc):
                 pass
+
+
+async def test_an_observer_that_is_stopped_meanwhile_stays_so() -> None:
+    shop = Shop()
+    shop.broken = True
+    failures: list[MessageFailed] = []
+    stop = shop.qc.observe(MessageFailed, failures.append)
+    for _ in range(2):
+        async with testing(shop.qc) as app:
+            stop()
+            await shop.qc.publish(order_placed, {"id": "o-1"})
+            await app.settle()
+    assert failures == []
+
+
+async def test_what_was_configured_holds() -> None:
+    shop = Shop()
+    shop.broken = True
+    shop.qc.configure(default_queue=Policy(retry=Retry(initial_delay=7, max_retries=1)))
+    async with testing(shop.qc) as app:
+        await shop.qc.publish(order_placed, {"id": "o-1"})
+        await app.advance(6)
+        assert shop.seen == ["charge o-1 1"]
+        await app.advance(1)
+        assert shop.seen == ["charge o-1 1", "charge o-1 2"]
+        assert len(await shop.qc.dead_letters.list("billing")) == 1
+
+
+async def test_a_broker_that_is_back_closes_the_breaker() -> None:
+    shop = Shop(breaker=Breaker(failure_threshold=1, reset_timeout=10_000), on_outage="fail")
+    async with testing(shop.qc, start=False) as app:
+        await shop.qc.publish(order_placed, {"id": "o-1"})
+        app.driver.refuse(3)
+        await app.driver.drop()
+        with pytest.raises(PublishError, match="not connected"):
+            await shop.qc.publish(order_placed, {"id": "o-2"})
+        assert shop.qc.health_check().connection_state == "circuit_open"
+        await app.advance(120)
+        assert shop.qc.health_check().connection_state == "connected"
+
+
+async def test_delayed_messages_wait_in_memory_too(tmp_path: Path) -> None:
+    shop = Shop(delayed=DelayedSettings(store=str(tmp_path / "delayed.db"), service=True))
+    async with testing(shop.qc) as app:
+        await shop.qc.delayed.add(order_placed, {"id": "o-1"}, delay=100)
+        await app.advance(99)
+        assert shop.seen == []
+        await app.advance(2)
+        assert shop.seen[:1] == ["charge o-1 1"]
+    assert os.listdir(tmp_path) == []
+
+
+async def test_who_gives_up_waiting_for_the_end_has_the_application_back() -> None:
+    shop = Shop()
+    begun, ending, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    over: list[Shutdown] = []
+    shop.qc.observe(Shutdown, over.append)
+
+    @shop.qc.worker("slow").on("slow")
+    async def handle(n: int) -> None:
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            ending.set()
+            await ended.wait()
+
+    async def rehearse() -> None:
+        async with testing(shop.qc):
+            await shop.qc.publish("slow", 1)
+            await begun.wait()
+
+    rehearsing = asyncio.create_task(rehearse())
+    await ending.wait()
+    rehearsing.cancel()
+    await asyncio.sleep(0)
+    ended.set()
+    with pytest.raises(asyncio.CancelledError):
+        await rehearsing
+    assert len(over) == 1  # nothing of it goes on behind the application's back
+    assert shop.qc.connection_state == "disconnected"
+    assert {worker.state for worker in shop.qc.workers} == {"new"}
+    async with testing(shop.qc) as app:
+        await shop.qc.publish(order_placed, {"id": "o-1"})
+        await app.settle()
+    assert shop.seen[0] == "charge o-1 1"
+
+
+async def test_afterwards_it_works_on_its_own_broker(tmp_path: Path) -> None:
+    seen: list[int] = []
+    done = asyncio.Event()
+    qc = QueueCraft(f"local://{tmp_path}/queues.db", middleware=[RateLimit(100)])
+
+    @qc.worker("numbers").on("number")
+    async def handle(n: int) -> None:
+        seen.append(n)
+        if n == 2:
+            asyncio.get_running_loop().call_soon(done.set)
+
+    async with testing(qc) as app:
+        await qc.publish("number", 0)
+        await app.settle()
+    with pytest.raises(ValueError, match="a test that fails"):
+        async with testing(qc):
+            raise ValueError("a test that fails")
+    async with qc:
+        await qc.publish_many("number", [1, 2])
+        await qc.workers[0].start()
+        await done.wait()
+    assert seen == [0, 1, 2]
+    async with testing(qc) as app:
+        await qc.publish("number", 3)
+        await app.settle()
+    assert seen == [0, 1, 2, 3]

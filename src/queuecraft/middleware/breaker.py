@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from time import monotonic
 from types import TracebackType
@@ -68,6 +69,7 @@ class Breaker:
         self._failures = 0
         self._opened: float | None = None
         self._probing = False
+        self._prober: asyncio.Task[Any] | None = None  # whose call it is that tries
 
     @property
     def state(self) -> CircuitState:
@@ -85,6 +87,8 @@ class Breaker:
 
     def attach(self, engine: Engine) -> None:
         """Use the clock of a QueueCraft, and tell those who observe it."""
+        if engine.clock.monotonic is not self._now:  # what was at another time says nothing here
+            self._opened, self._probing, self._failures = None, False, 0
         self._now = engine.clock.monotonic
         self._facts = engine.facts
         self._connection = engine.connection
@@ -100,25 +104,25 @@ class Breaker:
                 f"{self.name} has failed {self._failures} times in a row and is left alone for "
                 f"another {self.wait or self._reset:.1f} s"
             )
-        self._probing = True
+        self._probing, self._prober = True, _caller()
         self._tell("half_open")
 
     def succeeded(self) -> None:
         """A call has succeeded."""
         if self._opened is None:
             self._failures = 0
-        elif self._probing:
+        elif self._is_probe:
             self.close()
 
     def failed(self, error: BaseException) -> None:
         """A call has raised."""
         if not self._counts(error):
-            self._probing = False  # it says nothing of what was called: the next may try
+            self._give_up()
             return
         self._failures += 1
         if self._opened is None and self._failures < self._threshold:
             return
-        if self._opened is None or self._probing:
+        if self._opened is None or self._is_probe:
             self._opened = self._now()
             self._probing = False
             self._tell("open", error)
@@ -200,12 +204,22 @@ class Breaker:
                 if self._is_the_brokers(error):
                     self.failed(error)
                 else:
-                    self._probing = False
+                    self._give_up()
                 raise
             self.succeeded()
             return id
 
         return broken
+
+    @property
+    def _is_probe(self) -> bool:
+        """Whether the call that ends is the one that tries. Others may have begun before it."""
+        return self._probing and self._prober is _caller()
+
+    def _give_up(self) -> None:
+        """A call says nothing of what was called; if it was to try, the next may."""
+        if self._is_probe:
+            self._probing = False
 
     def _is_the_brokers(self, error: BaseException) -> bool:
         """Whether publishing failed because of the broker, as against what was published."""
@@ -219,6 +233,13 @@ class Breaker:
         if facts is not None and facts.wants(CircuitChanged):
             text = None if error is None else str(error) or repr(error)
             facts.emit(CircuitChanged(name=self.name, state=state, error=text))
+
+
+def _caller() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # called without a loop
+        return None
 
 
 def _is_failure(error: BaseException) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from queuecraft.model.errors import ConfigError
 from queuecraft.model.message import Message
+from queuecraft.model.outcome import Postponed
 from queuecraft.model.policy import is_number
 from queuecraft.runtime.handler import Handle
 
@@ -56,9 +58,13 @@ class Duplicator:
 
     def __call__(self, handle: Handle) -> Handle:
         async def doubling(message: Message[Any]) -> object:
-            if self._random.random() < self._rate:
-                await handle(message)
-            return await handle(message)
+            twice = self._random.random() < self._rate
+            result = await handle(message)
+            if twice:
+                # One that is put off now was handled: coming again, it would be handled twice more.
+                with contextlib.suppress(Postponed):
+                    return await handle(message)
+            return result
 
         return doubling
 

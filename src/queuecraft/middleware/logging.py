@@ -49,9 +49,16 @@ class Logging:
                 self._level,
                 "%s: %s of %s %s in %.1f ms (attempt %d)",
                 message.queue,
-                message.id,
-                message.routing_key,
-                what,
+                _printable(message.id),
+                _printable(message.routing_key),
+                _printable(what),
                 1000 * (perf_counter() - started),
                 message.attempt,
             )
+
+
+def _printable(text: str) -> str:
+    # What comes with a message must not make lines of its own in a log.
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

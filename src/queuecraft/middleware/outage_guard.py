@@ -21,7 +21,8 @@ COUNTED = 1000  # messages of which the rate is taken at most
 class OutageGuard:
     """Of the messages of the last `window` seconds, `minimum` at least, more than `failure_rate`
     have failed: then none is handled but one probe every `probe_every` seconds, and the rest wait,
-    uncounted. A probe that succeeds ends it; one that fails waits too, as if it had not been tried.
+    uncounted. A probe that succeeds ends it; one that fails waits too, as if it had not been tried;
+    after one that has not ended within `window` seconds another is tried.
 
     Give each worker a guard of its own.
 
@@ -55,25 +56,27 @@ class OutageGuard:
         self._ends: deque[tuple[float, bool]] = deque()  # when, and whether it had failed
         self._failed = 0
         self._next_probe: float | None = None  # during an outage
-        self._probing = False
+        self._probe: object | None = None  # the one that runs
+        self._probe_until = 0.0  # then it is taken for lost
 
     @property
     def state(self) -> CircuitState:
         """closed in normal times, open in an outage, half_open while a probe runs."""
         if self._next_probe is None:
             return "closed"
-        return "half_open" if self._probing else "open"
+        return "open" if self._probe is None else "half_open"
 
     def attach(self, engine: Engine) -> None:
         """Use the clock of a QueueCraft, and tell those who observe it."""
+        if engine.clock.monotonic is not self._now:  # what was at another time says nothing here
+            self._ends.clear()
+            self._failed, self._next_probe, self._probe = 0, None, None
         self._now = engine.clock.monotonic
         self._facts = engine.facts
 
     def __call__(self, handle: Handle) -> Handle:
         async def guarded(message: Message[Any]) -> object:
-            probe = self._next_probe is not None
-            if probe:
-                self._begin_probe()
+            probe = None if self._next_probe is None else self._begin_probe(self._next_probe)
             try:
                 result = await handle(message)
             except Exception as error:
@@ -92,18 +95,21 @@ class OutageGuard:
 
         return guarded
 
-    def _begin_probe(self) -> None:
-        assert self._next_probe is not None
-        wait = self._next_probe - self._now()
-        if wait > 0 or self._probing:
-            raise Postponed(max(wait, self._every / 10), f"{self.name}: nothing is handled now")
-        self._probing = True
+    def _begin_probe(self, due: float) -> object:
+        now = self._now()
+        # A handler may never end. That is not to be the end of all others.
+        if due > now or (self._probe is not None and self._probe_until > now):
+            raise Postponed(
+                max(due - now, self._every / 10), f"{self.name}: nothing is handled now"
+            )
+        self._probe, self._probe_until = object(), now + self._window
         self._tell("half_open")
+        return self._probe
 
-    def _give_up(self, probe: bool) -> None:
+    def _give_up(self, probe: object | None) -> None:
         """A probe has shown nothing: the next may try."""
-        if probe:
-            self._probing = False
+        if probe is self._probe:
+            self._probe = None
 
     def _later(self, error: Exception) -> Postponed:
         assert self._next_probe is not None
@@ -111,19 +117,19 @@ class OutageGuard:
             self._next_probe - self._now(), f"{self.name}: {type(error).__name__}: {error}"
         )
 
-    def _count(self, error: Exception | None, probe: bool) -> None:
+    def _count(self, error: Exception | None, probe: object | None) -> None:
         now, failed = self._now(), error is not None
         if self._next_probe is not None:
-            if not probe:
+            if probe is None:
                 return  # it had begun before
-            self._probing = False
-            if failed:
-                self._next_probe = now + self._every
-                self._tell("open", error)
-            else:
-                self._next_probe, self._failed = None, 0
+            if not failed:
+                self._next_probe, self._failed, self._probe = None, 0, None
                 self._ends.clear()
                 self._tell("closed")
+            elif probe is self._probe:  # else it was taken for lost
+                self._probe = None
+                self._next_probe = now + self._every
+                self._tell("open", error)
             return
         ends = self._ends
         ends.append((now, failed))

@@ -47,10 +47,15 @@ class RateLimit:
         self._name = per if callable(per) else _NAMES[per]
         self._now: Callable[[], float] = monotonic
         self._buckets: dict[str, Bucket] = {}
-        self._promised: dict[str, float] = {}  # when a message that waits has its turn
+        # When a message that waits has its turn; an event has one id in all its queues.
+        self._promised: dict[tuple[str, str], float] = {}
+        self._many_buckets = self._many_promises = REMEMBERED
 
     def attach(self, engine: Engine) -> None:
         """Use the clock of a QueueCraft."""
+        if engine.clock.monotonic is not self._now:  # what was at another time says nothing here
+            self._buckets.clear()
+            self._promised.clear()
         self._now = engine.clock.monotonic
 
     def __call__(self, handle: Handle) -> Handle:
@@ -77,26 +82,28 @@ class RateLimit:
     def wait(self, message: Message[Any]) -> float:
         """Seconds until the message has its turn, which is kept for it from now on; 0: it is now,
         and taken."""
-        now = self._now()
-        if self._promised and (due := self._promised.get(message.id)) is not None:
+        now, place = self._now(), (message.queue, message.id)
+        if self._promised and (due := self._promised.get(place)) is not None:
             if due > now + 1e-6:  # woken early by a clock that rounds
                 return due - now
-            del self._promised[message.id]
+            del self._promised[place]
             return 0.0
         name, full = self._name(message), now - self._ahead
         bucket = self._buckets.get(name)
         if bucket is None:
-            if len(self._buckets) >= REMEMBERED:
+            if len(self._buckets) >= self._many_buckets:
                 self._buckets = {at: each for at, each in self._buckets.items() if each.next > full}
+                self._many_buckets = max(REMEMBERED, 2 * len(self._buckets))
             bucket = self._buckets[name] = Bucket(full)
         due = max(bucket.next, full)
         bucket.next = due + self._interval
         if due <= now:
             return 0.0
-        self._promised[message.id] = due
-        if len(self._promised) > REMEMBERED:
+        self._promised[place] = due
+        if len(self._promised) > self._many_promises:
             for each in [each for each, at in self._promised.items() if at < now - OVERDUE]:
                 del self._promised[each]
+            self._many_promises = max(REMEMBERED, 2 * len(self._promised))
         return due - now
 
 

@@ -38,6 +38,10 @@ class Timeout:
 
     def attach(self, engine: Engine) -> None:
         """Use the clock of a QueueCraft."""
+        if engine.clock is not self._clock and self._timer is not None:
+            self._timer.cancel()  # by a clock that may never move again
+            self._timer = None
+            self._until.clear()
         self._clock = engine.clock
 
     def __call__(self, handle: Handle) -> Handle:

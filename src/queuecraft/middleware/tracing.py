@@ -40,7 +40,9 @@ class Tracing:
             if hasattr(context, "__enter__"):
                 with context:
                     return await handle(message)
+                return None  # it keeps errors to itself
             async with context:
                 return await handle(message)
+            return None
 
         return traced

@@ -355,7 +355,9 @@ class Consumer:
         if intake.lanes is not None:
             intake.lanes.postponed(delivery, again)
         if intake.stopped:
-            _ = self.errands.start(self.put_back(delivery, settler))
+            self._comes_again(delivery, follows=False)
+            intake.returning()  # should it be resumed at once, what is behind must not come first
+            _ = self.errands.start(self._return(settler, [delivery]))
         elif intake.lanes is None and asked.seconds > WAITS_HERE:
             failed = self.attempt(delivery) - 1
             settler.settle(delivery, PutOff(asked.seconds, POSTPONED), failed)

@@ -68,7 +68,10 @@ class Intake:
         self._prefetch = prefetch
         self._interruptible = False
         self._interrupted = False
-        self._waiting: dict[Delivery, Timer] = {}  # for those that are to come again later
+        # Those that are to come again later, and when; where order is kept, lanes know it too.
+        self._waiting: dict[Delivery, tuple[Timer, float]] = {}
+        self._overdue: list[Delivery] = []  # of those, which one that runs alone holds up
+        self._not_before: dict[str, float] = {}  # when those are due that were given back
         self._returning = 0
         self._solo: Slot | None = None
         self._quiet: asyncio.Future[None] | None = None
@@ -174,14 +177,9 @@ class Intake:
 
     def wait(self, delivery: Delivery, due: float) -> None:
         """Let a delivery run again when it is due; where order is kept, its key waits for it."""
-        lanes, settler = self.lanes, self.settler
-
-        def again() -> None:
-            del self._waiting[delivery]
-            if self.settler is settler and (lanes is None or delivery in lanes):
-                self.put(delivery)
-
-        self._waiting[delivery] = self._clock.call_later(due - self._clock.monotonic(), again)
+        left = due - self._clock.monotonic()
+        timer = self._clock.call_later(left, partial(self._again, delivery))
+        self._waiting[delivery] = (timer, due)
 
     def take_back(self, running: Iterable[Delivery]) -> list[Delivery]:
         """Everything that no handler has begun on. Nothing is received until it is `returned`:
@@ -277,6 +275,9 @@ class Intake:
         """Let the others go on."""
         if self._solo is slot:
             self._solo = None
+            overdue, self._overdue = self._overdue, []
+            for delivery in overdue:
+                self._again(delivery)
             self.wake()
 
     async def quiet(self, seconds: float) -> None:
@@ -296,12 +297,14 @@ class Intake:
         self._counters.received += len(got)
         if self._facts.wants(MessagesDelivered):
             self._facts.emit(MessagesDelivered(worker=self._owner.name, deliveries=got))
-        if self.lanes is None:
+        lanes, known = self.lanes, self._not_before
+        if lanes is None and not known:
             self.buffer.extend(got)
             return
         now = self._clock.monotonic()
-        for delivery in self.lanes.admit(got):
-            if (due := self.lanes.due(delivery)) > now:  # given back while it waited
+        for delivery in got if lanes is None else lanes.admit(got):
+            due = known.pop(delivery.sent.id, now) if lanes is None else lanes.due(delivery)
+            if due > now:  # given back while it waited
                 self.wait(delivery, due)
             else:
                 self.buffer.append(delivery)
@@ -357,10 +360,23 @@ class Intake:
             self._interrupted = True
             self.fetcher.cancel()
 
+    def _again(self, delivery: Delivery) -> None:
+        if self._solo is not None:
+            self._overdue.append(delivery)
+        else:
+            del self._waiting[delivery]
+            self.put(delivery)
+
     def _forget_waiting(self) -> None:
-        for timer in self._waiting.values():
+        now = self._clock.monotonic()
+        known = {id: due for id, due in self._not_before.items() if due > now}
+        for delivery, (timer, due) in self._waiting.items():
             timer.cancel()
+            if self.lanes is None:
+                known[delivery.sent.id] = due
+        self._not_before = known
         self._waiting.clear()
+        self._overdue.clear()
 
 
 def _wake(future: asyncio.Future[None] | None) -> None:

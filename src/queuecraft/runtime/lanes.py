@@ -88,14 +88,11 @@ class Lanes:
 
     def failed(self, delivery: Delivery, again: float) -> None:
         """A delivery failed and waits in its lane until a moment of the monotonic clock."""
-        id = delivery.sent.id
-        self._failures[id] = (self.failures(delivery) + 1, again)
-        if len(self._failures) > REMEMBERED:
-            del self._failures[next(iter(self._failures))]
+        self._remember(delivery, self.failures(delivery) + 1, again)
 
     def postponed(self, delivery: Delivery, again: float) -> None:
         """The same without a failure."""
-        self._failures[delivery.sent.id] = (self.failures(delivery), again)
+        self._remember(delivery, self.failures(delivery), again)
 
     def failures(self, delivery: Delivery) -> int:
         """Failures since it was received, on top of those its header records."""
@@ -104,6 +101,11 @@ class Lanes:
     def due(self, delivery: Delivery) -> float:
         """From when on it may be tried again."""
         return self._failures.get(delivery.sent.id, (0, 0.0))[1]
+
+    def _remember(self, delivery: Delivery, failed: int, again: float) -> None:
+        self._failures[delivery.sent.id] = (failed, again)
+        if len(self._failures) > REMEMBERED:
+            del self._failures[next(iter(self._failures))]
 
     def clear(self, running: Iterable[Delivery]) -> list[Delivery]:
         """Forget all that is not running, and say what it was, in the order it came."""

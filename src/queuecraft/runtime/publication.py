@@ -77,9 +77,8 @@ class Publishing:
         given = list(middleware)
         if not given:
             return
-        self.middleware += given
         chain: Publish = self._innermost
-        for wrap in reversed(self.middleware):
+        for wrap in reversed(self.middleware + given):
             wrapped: object = wrap(chain)
             if inspect.iscoroutine(wrapped):
                 wrapped.close()
@@ -87,6 +86,7 @@ class Publishing:
             if not callable(wrapped):
                 raise ConfigError(f"middleware {wrap!r} returned {wrapped!r}, not a function")
             chain = wrapped
+        self.middleware += given
         self._chain = chain
         self.publish = self._through
         self.publish_many = self._many_through
@@ -117,18 +117,22 @@ class Publishing:
         source = iter(payloads)
         while chunk := list(islice(source, TOGETHER)):
             each = [self._through(target, payload, options) for payload in chunk]
-            answers: Sequence[str | BaseException] = await asyncio.gather(
-                *each, return_exceptions=True
-            )
+            answers: Sequence[object] = await asyncio.gather(*each, return_exceptions=True)
             results += [_told(answer) for answer in answers]
         return results
 
 
-def _told(answer: str | BaseException) -> str | QueueError:
+def _told(answer: object) -> str | QueueError:
     if isinstance(answer, str | QueueError):
         return answer
-    if not isinstance(answer, Exception):
+    if isinstance(answer, Exception):
+        failed = PublishError(f"middleware failed: {answer!r}", operation="publish_many")
+        failed.__cause__ = answer
+        return failed
+    if isinstance(answer, BaseException):
         raise answer
-    failed = PublishError(f"middleware failed: {answer!r}", operation="publish_many")
-    failed.__cause__ = answer
-    return failed
+    return PublishError(
+        f"middleware returned {answer!r}, not the id of a message; return what publishing gives",
+        outcome="unknown",
+        operation="publish_many",
+    )

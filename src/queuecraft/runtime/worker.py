@@ -412,6 +412,7 @@ class Worker:
         def go_back() -> None:
             self.__dict__.clear()
             self.__dict__.update(own)
+            self._engine.adopt(self._plan.middleware)
 
         return go_back
 

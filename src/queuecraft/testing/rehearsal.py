@@ -142,7 +142,11 @@ class testing:  # noqa: N801  used as a function; as one, pytest would take it f
         await self._end()
 
     async def _end(self) -> None:
+        ending = asyncio.ensure_future(self._qc.shutdown(0))
         try:
-            await self._qc.shutdown(0)
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            await asyncio.wait([ending])  # what still ends here is not the application's own
+            raise
         finally:
             self._go_back()
