@@ -59,7 +59,7 @@ def test_parts_at_different_times_give_the_same_tables_as_the_whole_at_once(
     waiting = {path: path.rename(path.with_name(f".{path.name}")) for path in files}
     for number, (path, hidden) in enumerate(waiting.items()):
         hidden.rename(path)
-        if number in (1, 4, 5):
+        if number in (2, 5):
             assert ingest(spark, parts).rows > 0
     assert snapshot(parts) == snapshot(whole)
 

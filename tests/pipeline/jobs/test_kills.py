@@ -92,9 +92,7 @@ def comes_back_from(spark: SparkSession, name: str, before: Lake, after: Lake, p
         assert ingest(spark, before).rows == 0
 
 
-# -- one in every run ------------------------------------------------------------------------------
-
-
+@pytest.mark.faults
 @pytest.mark.timeout(180)
 def test_a_killed_compaction_loses_and_doubles_nothing(
     spark: SparkSession, ingested: Lake, tmp_path: Path
