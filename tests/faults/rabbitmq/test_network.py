@@ -68,7 +68,8 @@ async def test_connections_cut_again_and_again_lose_nothing(scene: Scene, proxy:
     print(account.summary(), f"{account.copies} copies")
 
 
-@pytest.mark.parametrize("side", ["client", pytest.param("server", marks=pytest.mark.faults)])
+@pytest.mark.faults
+@pytest.mark.parametrize("side", ["client", "server"])
 async def test_connections_cut_in_the_middle_of_a_frame_lose_nothing(
     scene: Scene, proxy: Proxy, chance: random.Random, side: Side
 ) -> None:

@@ -30,6 +30,7 @@ def told(*arguments: object) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.faults  # each job has tests of its own
 def test_a_lake_is_ingested_compacted_and_expired(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake.at(tmp_path / "lake")
     in_segments(lake, business(8), 4)
