@@ -3,54 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from queuecraft import BatchFailed, Event, Message, NoRetry, QueueCraft, Retry, Worker
+from queuecraft import BatchFailed, Event, Message, NoRetry, QueueCraft, Retry
 from queuecraft.facts import MessagesAcked
+from tests.features.life import running, until
 
 SIZE = 20
 number = Event("number", int)
-
-BROKERS = ["memory", "file", "rabbitmq", "redis lists", "redis streams", "kafka"]
-
-
-@pytest.fixture(params=BROKERS)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Each of the brokers; those that are programs are started when they are asked for."""
-    match request.param.split():
-        case ["memory"]:
-            return "local://"
-        case ["file"]:
-            return f"local://{tmp_path}/queue.db"
-        case ["rabbitmq"]:
-            return str(request.getfixturevalue("rabbitmq_url"))
-        case ["redis", mode]:
-            return f"{request.getfixturevalue('redis_url')}&mode={mode.removesuffix('s')}"
-        case _:
-            kafka_url = request.getfixturevalue("kafka_url")
-            return f"{kafka_url}&refresh=0.2&session_timeout=6&drain_timeout=1"
-
-
-@asynccontextmanager
-async def running(worker: Worker) -> AsyncGenerator[None]:
-    """A worker that runs while the block does."""
-    await worker.start()
-    try:
-        yield
-    finally:
-        await worker.stop(timeout=5)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Return once the condition holds."""
-    async with asyncio.timeout(25):
-        while not condition():  # noqa: ASYNC110  whatever makes it true, it sets no event
-            await asyncio.sleep(0.01)
 
 
 async def emptied(qc: QueueCraft, queue: str = "numbers") -> None:
