@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from tests.brokers.rabbitmq import RabbitMQ
 from tests.faults.rabbitmq.test_network import goes_on, notice
 from tests.faults.scene import Scene
 
 
-@pytest.mark.faults
 async def test_a_broker_killed_under_load_and_started_again_has_lost_nothing(
     scene: Scene, rabbitmq: RabbitMQ
 ) -> None:

@@ -32,7 +32,6 @@ def company(scene: Scene, **options: float) -> list[Process]:
     ]
 
 
-@pytest.mark.faults
 async def test_a_broker_killed_under_load_and_started_again_has_lost_nothing(
     scene: Scene, redis: Redis
 ) -> None:
