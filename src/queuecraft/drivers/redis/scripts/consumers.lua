@@ -27,7 +27,7 @@ end
 -- Keep entries of a stream for whoever comes next, before all that nobody has seen.
 local function keep(queue, ids)
   for _, id in ipairs(ids) do
-    redis.call('XCLAIM', stream(queue), GROUP, HERE, 0, id, 'JUSTID')
+    redis.call('XCLAIM', stream(queue), GROUP, HERE, 0, id, 'FORCE', 'JUSTID')
     redis.call('ZADD', base .. 'back:' .. queue, 0, place(id))
   end
 end

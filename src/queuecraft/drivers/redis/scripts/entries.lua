@@ -22,18 +22,23 @@ local function told(queue, id, fields)
   return value
 end
 
--- The last entry that the group has been given.
-local function last_given(queue)
+-- What the server knows of the group.
+local function group_of(queue)
   for _, group in ipairs(redis.call('XINFO', 'GROUPS', stream(queue))) do
     local named = {}
     for at = 1, #group, 2 do
       named[group[at]] = group[at + 1]
     end
     if named['name'] == GROUP then
-      return named['last-delivered-id']
+      return named
     end
   end
-  return '0-0'
+  return { ['last-delivered-id'] = '0-0', pending = 0 }
+end
+
+-- The last entry that the group has been given.
+local function last_given(queue)
+  return group_of(queue)['last-delivered-id']
 end
 
 local function unread(queue, limit)

@@ -12,6 +12,9 @@ local key = base .. 'consumers:' .. queue
 if as:sub(3, 3) == 'e' and redis.call('HLEN', key) > 0 then
   return redis.error_reply('TAKEN it has a consumer')
 end
+if as:sub(1, 1) == 's' then
+  recover(queue)
+end
 redis.call('HSET', key, consumer, ARGV[5])
 redis.call('HSET', base .. 'session:' .. session, consumer, queue)
 redis.call('ZADD', base .. 'sessions', at + tonumber(ARGV[4]), session)

@@ -2,11 +2,12 @@
 -- not counted.
 
 local queue, key = ARGV[1], base .. 'held:' .. ARGV[2]
+begin()
 for at = #ARGV, 3, -1 do
   local value = redis.call('HGET', key, ARGV[at])
   if value then
-    redis.call('HDEL', key, ARGV[at])
     redis.call('LPUSH', list(queue, ARGV[at]:sub(-1)), value)
+    redis.call('HDEL', key, ARGV[at])
   end
 end
 return redis.status_reply('OK')

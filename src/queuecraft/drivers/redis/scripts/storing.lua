@@ -77,25 +77,27 @@ local function store(to, found, level, due, headers, values)
   return spread(found, level, values)
 end
 
--- Make everything ready in a queue that is due. Taken out first: a server that is out of memory
--- lets a script go on once it has made room.
+-- Make everything ready in a queue that is due. Taken out last: if a crash cuts this in two, it
+-- comes twice and not never.
 local function bring_due(to, at)
   local key = base .. 'delayed:' .. to:sub(2)
   local found = redis.call('ZRANGEBYSCORE', key, '-inf', at, 'LIMIT', 0, SOME)
   if #found > 0 then
-    redis.call('ZREM', key, unpack(found))
+    begin()
     for _, member in ipairs(found) do
       put(to, member:sub(17, 17), { member:sub(18) })
     end
+    redis.call('ZREM', key, unpack(found))
   end
 end
 
--- Let every delayed event go its way that is due.
+-- Let every delayed event go its way that is due. One that cannot be stored holds up nobody else.
 local function bring_events(at)
   local key = base .. 'events'
   local found = redis.call('ZRANGEBYSCORE', key, '-inf', at, 'LIMIT', 0, SOME)
   if #found > 0 then
-    redis.call('ZREM', key, unpack(found))
+    begin()
+    local fault
     for _, member in ipairs(found) do
       local place, more = tonumber(member:sub(18, 25), 16), tonumber(member:sub(26, 33), 16)
       local where = member:sub(34, 33 + place)
@@ -107,7 +109,12 @@ local function bring_events(at)
         local as = registered(UNDELIVERED)
         targets = as:sub(1, 1) .. UNDELIVERED
       end
-      spread(targets, member:sub(17, 17), values)
+      local ok, result = pcall(spread, targets, member:sub(17, 17), values)
+      fault = fault or (not ok and result)
+    end
+    redis.call('ZREM', key, unpack(found))
+    if fault then
+      error(fault, 0)
     end
   end
 end

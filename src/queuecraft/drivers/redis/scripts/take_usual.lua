@@ -1,5 +1,5 @@
 -- What nearly always is, before all else is even defined: nothing urgent, nothing delayed. As
--- `take` would do it.
+-- `take` would do it, and in the same order.
 
 do
   local start, name = KEYS[1], ARGV[1]
@@ -12,8 +12,9 @@ do
     and redis.call('HEXISTS', start .. 'consumers:' .. name, ARGV[2]) == 1
     and redis.call('EXISTS', unpack(unusual)) == 0
   then
-    local values = redis.call('LPOP', start .. 'queue:' .. name, ARGV[3])
-    if not values then
+    redis.call('UNLINK', start .. 'nothing')
+    local values = redis.call('LRANGE', start .. 'queue:' .. name, 0, ARGV[3] - 1)
+    if #values == 0 then
       return { -1, '' }
     end
     local result, held = { -1, '' }, { start .. 'held:' .. ARGV[2] }
@@ -25,6 +26,7 @@ do
     if ARGV[6] == 'keep' then
       redis.call('HSET', unpack(held))
     end
+    redis.call('LTRIM', start .. 'queue:' .. name, #values, -1)
     return result
   end
 end
