@@ -43,8 +43,9 @@ async def test_a_worker_makes_all_it_needs(rabbitmq: RabbitMQ, rabbitmq_url: str
     await handles(QueueCraft(rabbitmq_url, ttl=3600))
     exchanges, queues = names(rabbitmq, rabbitmq_url)
     delays = {"qc.delay.due", "qc.delay.00", "qc.undelivered"}
-    assert exchanges == {"events", "events.dlx"} | delays
-    assert queues == {"billing", "billing.dlq", "qc.delay.00", "qc.undelivered.dlq"}
+    assert exchanges == {"events", "events.dlx", "queuecraft.presence"} | delays
+    ours = {"qc.delay.00", "qc.undelivered.dlq", "queuecraft.pauses"}
+    assert queues == {"billing", "billing.dlq"} | ours
     billing = rabbitmq.management.queue(rabbitmq_url, "billing")
     assert billing["durable"]
     assert billing["arguments"] == {

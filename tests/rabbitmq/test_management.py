@@ -8,6 +8,7 @@ import logging
 import ssl
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,7 +27,14 @@ from queuecraft import (
     UnsupportedFeature,
 )
 from queuecraft.drivers.base import Binding, Outgoing, QueueInfo
-from queuecraft.drivers.rabbitmq import RabbitDriver, drivers, inspection, management
+from queuecraft.drivers.rabbitmq import (
+    RabbitDriver,
+    consuming,
+    drivers,
+    inspection,
+    management,
+    remembered,
+)
 from queuecraft.drivers.rabbitmq.address import addresses
 from queuecraft.drivers.rabbitmq.inspection import Inspection
 from queuecraft.drivers.rabbitmq.management import Management, QueueState, Unanswered
@@ -123,6 +131,40 @@ async def test_of_very_many_queues_the_interface_alone_tells(
     await until(told, lambda it: it == [("billing", 3, 1), ("billing.dlq", 1, None)])
     found = await driver.inspect(["billing", "missing"])
     assert [each.name for each in found] == ["billing"]
+
+
+async def test_of_many_queues_a_list_is_good_for_a_while_and_what_is_made_here_is_in_it_at_once(
+    driver: RabbitDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remembered, "FEW", 1)
+    monkeypatch.setattr(remembered, "A_SECOND", 0.1)
+    await driver.declare(BILLING)
+    assert [each.name for each in await driver.inspect()] == ["billing", "billing.dlq"]
+    asked = Counter[str]()
+    listed = Management.queues
+
+    async def counting(management: Management) -> list[QueueState]:
+        asked["queues"] += 1
+        return await listed(management)
+
+    monkeypatch.setattr(Management, "queues", counting)
+    await driver.send([Outgoing(b"", "dead", "events.dlx", "billing.dlq")])
+    await driver.declare(Queue("audit"))
+    found = {each.name: (each.ready, each.dead) for each in await driver.inspect()}
+    assert found == {"billing": (0, 1), "billing.dlq": (1, None), "audit": (0, None)}
+    await driver.delete("audit")
+    assert [each.name for each in await driver.inspect()] == ["billing", "billing.dlq"]
+    assert asked["queues"] == 0
+
+
+@pytest.mark.faults  # for seconds, it is about time
+async def test_all_of_a_long_queue_is_peeked_at_however_long_it_takes(
+    driver: RabbitDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consuming, "GLANCE", 0.3)
+    await driver.declare(Queue("billing"))
+    await driver.send([Outgoing(b"x" * 2000, f"m-{n}", queue="billing") for n in range(10_000)])
+    assert len(await driver.peek("billing", 10_000)) == 10_000
 
 
 async def test_the_topology_is_that_of_the_broker(driver: RabbitDriver, rabbitmq_url: str) -> None:

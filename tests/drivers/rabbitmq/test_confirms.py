@@ -23,6 +23,7 @@ from queuecraft.drivers.rabbitmq.confirms import (
     Publishing,
 )
 from queuecraft.drivers.rabbitmq.frames import Properties, pack
+from queuecraft.testing import FakeClock
 from tests.drivers.rabbitmq.broker import Broker, message, turn
 
 
@@ -363,6 +364,113 @@ async def test_a_flight_that_was_settled_before_the_end_has_no_error(
     broker.wire.connection_lost(None)
     assert (await task).error is None
     assert await states(task) == [TAKEN]
+
+
+# -- a broker that never confirms ------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def watched(broker: Broker, clock: FakeClock) -> Publishing:
+    return await broker.open(lambda wire: Publishing(wire, patience=30, clock=clock))
+
+
+async def test_a_broker_that_never_confirms_is_given_up_and_all_who_wait_are_told(
+    broker: Broker, watched: Publishing, clock: FakeClock
+) -> None:
+    first = await sending(watched, parcel("a", exchange="qc.delay.00"), parcel("b"))
+    second = await sending(watched, parcel("c"))
+    broker.say(watched.number, commands.Basic.Ack(2))
+    await clock.advance(30)
+    assert broker.wire.lost is None
+    await clock.advance(6)
+    assert await states(first) == [OPEN, TAKEN]
+    assert await states(second) == [OPEN]
+    assert first.result().error is broker.wire.lost is not None
+    told = "not confirmed a message to exchange 'qc.delay.00' within 30 s"
+    assert told in str(broker.wire.lost)
+    assert clock.pending == ()
+
+
+async def test_a_message_to_a_queue_that_never_confirms_names_the_queue(
+    broker: Broker, watched: Publishing, clock: FakeClock
+) -> None:
+    task = await sending(watched, parcel("a", exchange="", key="billing"))
+    broker.wire.data_received(returned(watched, "a", exchange="", key="billing"))
+    await clock.advance(36)
+    assert await states(task) == [RETURNED]
+    assert "a message to queue 'billing'" in str(broker.wire.lost)
+
+
+async def test_confirms_of_newer_messages_do_not_save_a_connection_that_owes_one(
+    broker: Broker, watched: Publishing, clock: FakeClock
+) -> None:
+    owed = await sending(watched, parcel("a"))
+    for tag in range(2, 15):
+        newer = await sending(watched, parcel("b"))
+        broker.say(watched.number, commands.Basic.Ack(tag))
+        await clock.advance(3)
+        if broker.wire.lost is not None:
+            break
+        assert await states(newer) == [TAKEN]
+    assert await states(owed) == [OPEN]
+
+
+async def test_a_slow_broker_is_waited_for_as_long_as_it_confirms_anything(
+    broker: Broker, watched: Publishing, clock: FakeClock
+) -> None:
+    tasks = [await sending(watched, *(parcel() for _ in range(4))) for _ in range(3)]
+    for tag in range(1, 13):
+        await clock.advance(29)
+        broker.say(watched.number, commands.Basic.Ack(tag))
+    assert [await states(task) for task in tasks] == [[TAKEN] * 4] * 3
+    await clock.advance(1000)
+    assert broker.wire.lost is None
+    assert clock.pending == ()
+
+
+async def test_a_blocked_broker_is_waited_for_and_has_its_time_afterwards(
+    broker: Broker, watched: Publishing, clock: FakeClock
+) -> None:
+    late = await sending(watched, parcel())
+    await clock.advance(20)
+    broker.say(0, commands.Connection.Blocked("low on memory"))
+    await clock.advance(1_000)
+    broker.say(0, commands.Connection.Unblocked())
+    await clock.advance(29)
+    broker.say(watched.number, commands.Basic.Ack(1))
+    assert await states(late) == [TAKEN]
+
+    never = await sending(watched, parcel())
+    broker.say(0, commands.Connection.Blocked("low on memory"), commands.Connection.Unblocked())
+    await clock.advance(36)
+    assert await states(never) == [OPEN]
+
+
+async def test_after_a_pause_the_next_message_has_all_its_time(
+    broker: Broker, watched: Publishing, clock: FakeClock
+) -> None:
+    for tag in range(1, 20):
+        task = await sending(watched, parcel())
+        await clock.advance(29)
+        broker.say(watched.number, commands.Basic.Ack(tag))
+        assert await states(task) == [TAKEN]
+        await clock.advance(29 if tag % 2 else 2)
+
+
+async def test_a_lost_channel_looks_at_its_flights_no_more(
+    broker: Broker, watched: Publishing, clock: FakeClock
+) -> None:
+    task = await sending(watched, parcel())
+    await clock.advance(10)
+    broker.say(watched.number, commands.Channel.Close(406, "PRECONDITION_FAILED", 0, 0))
+    assert clock.pending == ()
+    assert await states(task) == [OPEN]
+    assert broker.wire.lost is None
 
 
 # -- whatever Hypothesis thinks of -----------------------------------------------------------------

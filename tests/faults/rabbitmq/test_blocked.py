@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
-from queuecraft import PublishError, QueueCraft
+from queuecraft import Message, PublishError, QueueCraft, Retry
 from tests.brokers.rabbitmq import RabbitMQ
-from tests.faults.rabbitmq.handlers import Seen, at_work, hold_and_die
+from tests.faults.rabbitmq.handlers import Seen, at_work, disconnections, hold_and_die, until
 
 
 @asynccontextmanager
@@ -75,3 +76,43 @@ async def test_what_comes_again_is_handled_though_the_broker_takes_no_message_to
     ):
         await seen.has(*range(10))
     assert {each.redeliveries for each in seen.messages} == {1}
+
+
+async def test_a_retry_waits_for_a_blocked_broker_and_the_connection_is_not_given_up_for_it(
+    rabbitmq: RabbitMQ, rabbitmq_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("queuecraft.drivers.rabbitmq.driver.CONFIRMED_WITHIN", 0.1)
+    seen, failed = Seen(), asyncio.Event()
+
+    async def fickle(payload: object, message: Message) -> None:
+        if payload == "bad" and message.attempt == 1:
+            failed.set()
+            raise ValueError("not the first time")
+        await seen(payload, message)
+
+    async with QueueCraft(rabbitmq_url, publish_timeout=0.1) as qc:
+        lost = disconnections(qc)
+        retry = Retry(max_retries=1, initial_delay=0.02)
+        billing = qc.worker("billing", prefetch=4, retry=retry).on("order.*", fickle)
+        await billing.declare()
+        await qc.publish_many("order.placed", ["bad", *range(20)])
+        async with contextlib.AsyncExitStack() as stack:
+            async with short_of_memory(rabbitmq):
+                await stack.enter_async_context(at_work(billing))
+                await failed.wait()
+                await until(partial(is_blocked, qc))
+                await seen.has(*range(20))
+                # Its tool takes far longer to answer than a confirm is waited for here.
+                await asyncio.to_thread(rabbitmq.ctl, "list_queues")
+                assert "bad" not in seen.payloads
+                assert qc.health_check().blocked
+            await seen.has("bad", *range(20))
+        assert lost == []
+    attempts = {each.payload: (each.attempt, each.redeliveries) for each in seen.messages}
+    expected: dict[object, tuple[int, int]] = dict.fromkeys(range(20), (1, 0))
+    assert attempts == {**expected, "bad": (2, 0)}
+    assert len(seen.messages) == 21
+
+
+async def is_blocked(qc: QueueCraft) -> bool:
+    return qc.health_check().blocked is not None

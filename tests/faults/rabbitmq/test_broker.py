@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.brokers.rabbitmq import RabbitMQ
+from tests.faults.job import Job
 from tests.faults.rabbitmq.test_network import goes_on, notice
 from tests.faults.scene import Scene
 
@@ -13,6 +14,9 @@ async def test_a_broker_killed_under_load_and_started_again_has_lost_nothing(
     scene: Scene, rabbitmq: RabbitMQ
 ) -> None:
     await scene.declare()
+    # The first delay makes the queue that retries wait in. Killed right after that, RabbitMQ would
+    # forget it with all it holds, and no retry would be confirmed again.
+    await scene.publish(Job("delayed"), delay=0.05)
     living = [
         scene.publisher(),
         scene.publisher(batch=5, in_flight=2),

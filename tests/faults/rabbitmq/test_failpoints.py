@@ -44,6 +44,7 @@ POINTS: Final[list[tuple[Death, str]]] = [
     (burying, "again.after_send"),
     (redriving, "move.after_send"),
     (redriving, "redrive.after_move"),
+    (redriving, "redrive.after_canary"),
     (homecoming, "latecomers.after_send"),
 ]
 
@@ -65,8 +66,20 @@ AGAIN: Final = {"latecomers.after_send", "ack.before", "move.before", "move.afte
 """A job was run, and nobody was told: it is run again."""
 
 
+SOON: Final = {"ack.before", "move.after_send", "publish.after_send"}
+"""Where most would be lost; the others are for `make faults`, for the time they take."""
+
+
 @pytest.mark.parametrize(
-    ("death", "point"), POINTS, ids=[f"{death.__name__}-{point}" for death, point in POINTS]
+    ("death", "point"),
+    [
+        pytest.param(
+            *each,
+            id=f"{each[0].__name__}-{each[1]}",
+            marks=[] if each[1] in SOON else [pytest.mark.faults],
+        )
+        for each in POINTS
+    ],
 )
 async def test_a_process_dies_and_the_others_carry_on(
     death: Death, point: str, scene: Scene

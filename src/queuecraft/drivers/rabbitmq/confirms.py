@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from pamqp import commands
 
+from queuecraft.clock import Clock, Timer
 from queuecraft.drivers.base import ConnectionLost
 from queuecraft.drivers.rabbitmq.channel import Channel
 from queuecraft.drivers.rabbitmq.frames import (
@@ -28,6 +29,9 @@ from queuecraft.drivers.rabbitmq.wire import Wire
 
 Parcel: TypeAlias = tuple[str, str, str | None, Packed, bytes]
 """Exchange, routing key, id, properties and body of a message."""
+
+CONFIRMED_WITHIN: Final = 30.0  # seconds; who waits for longer may wait for ever
+LOOKS: Final = 10  # in that time, whether more of the oldest flight is confirmed
 
 OPEN, TAKEN, REFUSED, RETURNED = range(4)
 _RETURNING: Final = 4  # the broker has sent it back, and is about to confirm that
@@ -65,10 +69,19 @@ class Flight:
 
 
 class Publishing(Channel):
-    """A channel in confirm mode."""
+    """A channel in confirm mode. A queue without a leader never confirms, and the broker does not
+    say so: then the connection is given up, so that nobody waits for ever. Not while the broker
+    says that it takes no messages: it confirms what it has once there is room again."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(
+        self, wire: Wire, *, patience: float = CONFIRMED_WITHIN, clock: Clock | None = None
+    ) -> None:
         super().__init__(wire)
+        self._patience = patience
+        self._clock = clock or Clock()
+        self._timer: Timer | None = None
+        self._seen = (0, 0)  # of the oldest flight: its first number, and how many were open
+        self._looks = 0  # in vain
         self._next = 1
         self._flights: deque[Flight] = deque()
         self._routes: dict[tuple[str, str], bytes] = {}
@@ -108,6 +121,8 @@ class Publishing(Channel):
             self._next += len(parcels)
             self._flights.append(flight)
             self.wire.write(b"".join(out))
+            if self._timer is None:
+                self._look_later()
             await flight.done
         for at in unfit:
             flight.states.insert(at, REFUSED)
@@ -134,6 +149,8 @@ class Publishing(Channel):
 
     def on_lost(self, error: ConnectionLost) -> None:
         super().on_lost(error)
+        if self._timer is not None:
+            self._timer.cancel()
         while self._flights:
             flight = self._flights.popleft()
             flight.error = error
@@ -142,6 +159,24 @@ class Publishing(Channel):
                 flight.done.set_result(None)
 
     # -- inside --------------------------------------------------------------------------------
+
+    def _look_later(self) -> None:
+        self._timer = self._clock.call_later(self._patience / LOOKS, self._look)
+
+    def _look(self) -> None:
+        """Costs a publish nothing, unlike a deadline for each. Those behind the oldest flight may
+        have to wait for it, and have their own time after it."""
+        self._timer = None
+        if not self._flights:
+            return
+        oldest = self._flights[0]
+        seen = oldest.first, oldest.left
+        self._looks = self._looks + 1 if seen == self._seen and not self.wire.blocked else 0
+        self._seen = seen
+        if self._looks < LOOKS:
+            self._look_later()
+        else:
+            self.wire.abort(_unconfirmed(oldest, self._patience))
 
     def _on_confirm(self, tag: int, state: int, *, multiple: bool) -> None:
         flights = self._flights
@@ -171,3 +206,14 @@ class Publishing(Channel):
                 ):
                     flight.states[at] = _RETURNING
                     return
+
+
+def _unconfirmed(flight: Flight, patience: float) -> ConnectionLost:
+    at = next(at for at, state in enumerate(flight.states) if state in (OPEN, _RETURNING))
+    exchange, routing_key, _, _, _ = flight.parcels[at]
+    where = f"exchange {exchange!r}" if exchange else f"queue {routing_key!r}"
+    return ConnectionLost(
+        f"the broker has not confirmed a message to {where} within {patience:g} s; has each quorum "
+        "queue there a leader?",
+        broker="rabbitmq",
+    )

@@ -41,7 +41,7 @@ class Arrival(msgspec.Struct, frozen=True, gc=False, eq=False):
     body: bytes
 
 
-GLANCE: Final = 0.5  # seconds to wait for messages that are said to be there
+GLANCE: Final = 0.5  # seconds to wait for the next message that is said to be there
 
 
 @asynccontextmanager
@@ -54,9 +54,10 @@ async def glance(
     try:
         await channel.consume(queue, prefetch=wanted, exclusive=exclusive)
         try:
-            async with asyncio.timeout(GLANCE):
+            async with asyncio.timeout(GLANCE) as patience:
                 while len(channel.arrivals) < wanted and not channel.ended:
                     await channel.arrived_more()
+                    patience.reschedule(asyncio.get_running_loop().time() + GLANCE)
         except TimeoutError:
             pass  # others were faster
         yield channel

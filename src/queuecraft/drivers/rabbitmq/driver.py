@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
@@ -29,7 +29,15 @@ from queuecraft.drivers.base import (
 )
 from queuecraft.drivers.rabbitmq import delays
 from queuecraft.drivers.rabbitmq.address import Address
-from queuecraft.drivers.rabbitmq.confirms import OPEN, REFUSED, TAKEN, Flight, Parcel, Publishing
+from queuecraft.drivers.rabbitmq.confirms import (
+    CONFIRMED_WITHIN,
+    OPEN,
+    REFUSED,
+    TAKEN,
+    Flight,
+    Parcel,
+    Publishing,
+)
 from queuecraft.drivers.rabbitmq.consuming import Consuming, glance
 from queuecraft.drivers.rabbitmq.envelope import is_counted, message_of, parcel
 from queuecraft.drivers.rabbitmq.inspection import Inspection
@@ -37,6 +45,7 @@ from queuecraft.drivers.rabbitmq.latecomers import Latecomers
 from queuecraft.drivers.rabbitmq.login import log_in
 from queuecraft.drivers.rabbitmq.management import Management
 from queuecraft.drivers.rabbitmq.methods import QueueDeclare, QueueDelete, QueuePurge
+from queuecraft.drivers.rabbitmq.presence import Noticeboard
 from queuecraft.drivers.rabbitmq.refusals import refusable
 from queuecraft.drivers.rabbitmq.subscription import RabbitSubscription
 from queuecraft.drivers.rabbitmq.topology import Declarer, throwaway
@@ -48,6 +57,7 @@ from queuecraft.model.errors import PublishError, QueueError, Unroutable
 RELEASED: Final = (
     10_000  # ids of messages we gave back ourselves, so that it is not held against them
 )
+TURN: Final = 200  # peeked messages that are decoded before others get their turn
 ELECTION: Final = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds a level of delay may take for its leader
 NOT_NOW: Final = Unknown(QueueError("a level of delay has no leader"))
 LISTENED: Final[dict[str, Any]] = {"x-queue-type": "classic", "x-expires": 60_000}
@@ -68,6 +78,8 @@ class RabbitDriver(Driver):
         counts_redeliveries=True,
         returns_to="tail",
         delays_apart=True,
+        keeps_notes=False,
+        logs_missing=True,
     )
 
     def __init__(self, target: Target, address: Address) -> None:
@@ -78,6 +90,7 @@ class RabbitDriver(Driver):
         self._consuming: Wire | None = None
         self._declarer: Declarer | None = None
         self._inspection: Inspection | None = None
+        self._board: Noticeboard | None = None
         self._subscriptions: dict[RabbitSubscription, None] = {}
         self._queues: dict[str, Queue] = {}
         self._exchanges: dict[str, Exchange] = {}
@@ -87,7 +100,9 @@ class RabbitDriver(Driver):
         await self.close()
         credentials = await self._target.credentials() or self._address.nobody
         publishing = await self._log_in(credentials, "publish")
-        channel = Publishing(publishing)
+        # Not sooner for one who is quick to give up a publish: the others would lose theirs.
+        patience = max(CONFIRMED_WITHIN, self._target.settings.publish_timeout)
+        channel = Publishing(publishing, patience=patience, clock=self._target.clock)
         try:
             await channel.open()
             self._consuming = await self._log_in(credentials, "consume")
@@ -95,6 +110,7 @@ class RabbitDriver(Driver):
             publishing.abort(ConnectionLost("not needed", broker="rabbitmq"))
             raise
         self._publishing = channel
+        self._board = Noticeboard(publishing, self._consuming, self._now)
         self._declarer = Declarer(self._consuming, self._address.declaring)
         self._inspection = Inspection(
             self._consuming,
@@ -107,7 +123,7 @@ class RabbitDriver(Driver):
     async def close(self) -> None:
         publishing, self._publishing = self._publishing, None
         consuming, self._consuming = self._consuming, None
-        self._declarer = self._inspection = None
+        self._declarer = self._inspection = self._board = None
         self._subscriptions.clear()
         wires = [publishing.wire] if publishing is not None else []
         if consuming is not None:
@@ -212,6 +228,16 @@ class RabbitDriver(Driver):
     async def inspect(self, queues: Sequence[str] | None = None) -> Sequence[QueueInfo]:
         return await self._look().queues(queues)
 
+    async def count(self, queue: str) -> int | None:
+        # Without the management interface, which workers need not be able to reach.
+        async with throwaway(self._wire()) as channel:
+            try:
+                return (await self._topology().exists(channel, queue, "count"))[0]
+            except ConnectionLost:
+                raise
+            except QueueError:
+                return None
+
     async def virtual_hosts(self) -> list[str]:
         """The names of the virtual hosts the user may see, by the management interface."""
         return await (await self._look().management()).virtual_hosts()
@@ -230,9 +256,11 @@ class RabbitDriver(Driver):
             async with glance(self._wire(), queue, wanted) as held:
                 seen = list(held.arrivals)
         deliveries: list[Delivery] = []
-        for arrival in seen:
+        for number, arrival in enumerate(seen, 1):
             message, counted, noted = message_of(arrival, queue)
             deliveries.append(Delivery(message, queue, noted if counted is None else counted))
+            if number % TURN == 0:
+                await asyncio.sleep(0)
         return deliveries
 
     async def purge(self, queue: str) -> int:
@@ -248,6 +276,14 @@ class RabbitDriver(Driver):
             with refusable("delete", queue):
                 await channel.ask(QueueDelete(queue=queue), commands.Queue.DeleteOk)
         self._queues.pop(queue, None)
+
+    # -- notes ---------------------------------------------------------------------------------
+
+    async def announce(self, name: str, note: bytes, *, ttl: float) -> None:
+        await self._notices().put(name, note, ttl)
+
+    async def announced(self) -> Mapping[str, bytes] | None:
+        return await self._notices().up()
 
     # -- what subscriptions call ---------------------------------------------------------------
 
@@ -319,6 +355,11 @@ class RabbitDriver(Driver):
         if self._declarer is None:
             raise _closed()
         return self._declarer
+
+    def _notices(self) -> Noticeboard:
+        if self._board is None:
+            raise _closed()
+        return self._board
 
     def _latecomers(self) -> Latecomers:
         return Latecomers(self._wire(), self.send_parcels)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from pamqp import commands
 
@@ -19,6 +18,8 @@ from queuecraft.drivers.base import (
     Topology,
 )
 from queuecraft.drivers.rabbitmq import delays
+from queuecraft.drivers.rabbitmq.arrivals import Arrivals
+from queuecraft.drivers.rabbitmq.census import Counts, census
 from queuecraft.drivers.rabbitmq.management import (
     BindingState,
     ExchangeState,
@@ -27,18 +28,16 @@ from queuecraft.drivers.rabbitmq.management import (
     Unanswered,
 )
 from queuecraft.drivers.rabbitmq.methods import QueueDeclare, QueueDelete
-from queuecraft.drivers.rabbitmq.refusals import LOCKED, NOT_FOUND
+from queuecraft.drivers.rabbitmq.presence import EXCHANGE
+from queuecraft.drivers.rabbitmq.remembered import FEW, Remembered
 from queuecraft.drivers.rabbitmq.topology import throwaway
-from queuecraft.drivers.rabbitmq.wire import Closed, Wire
+from queuecraft.drivers.rabbitmq.wire import Wire
 from queuecraft.model.errors import ConfigError, QueueError, UnsupportedFeature
-from queuecraft.model.queue import EXCHANGE_TYPES, ExchangeType
-from queuecraft.model.routing import matches
+from queuecraft.model.naming import PAUSES
+from queuecraft.model.queue import EXCHANGE_TYPES
 
-FRESH: Final = 500  # queues that are asked one by one: what the interface tells is seconds old
+FRESH: Final = 5_000  # queues that are counted by AMQP: what the interface tells is seconds old
 log: Final = logging.getLogger("queuecraft")
-
-Counts: TypeAlias = tuple[int | None, int | None]
-"""Messages that are ready, and consumers."""
 
 
 class Inspection:
@@ -61,34 +60,36 @@ class Inspection:
         self._warned = False
         self._queues = queues
         self._exchanges = exchanges
+        self._listed: Remembered[dict[str, QueueState]] = Remembered()
+        self._ways: dict[str, Remembered[Arrivals]] = {}
 
     async def queues(self, names: Sequence[str] | None) -> list[QueueInfo]:
         """The state of the named queues, or of all."""
         states = await self._states(names)
         if names is None:
-            listed = self._queues if states is None else states
+            # What was made here is there, though the interface may not have told of it yet.
+            listed = dict.fromkeys([*(states or ()), *self._queues])
             names = [name for name in listed if not is_internal(name)]
         states = states or {}
         dead = await self._dead_letters(names, states)
         if len(names) > FRESH and states:
             counts = {name: _told(state) for name, state in states.items()}
         else:
-            counts = await self._count(
-                [*names, *(each for those in dead.values() for each in those)]
-            )
+            letters = (each for those in dead.values() for each in those)
+            counts = await census(self._wire, [*names, *letters])
         found: list[QueueInfo] = []
         for name in names:
             if name not in counts:
                 continue
             ready, consumers = counts[name]
             state = states.get(name)
-            letters = [counts[each][0] for each in dead.get(name, ()) if each in counts]
+            dying = [counts[each][0] for each in dead.get(name, ()) if each in counts]
             found.append(
                 QueueInfo(
                     name=name,
                     ready=ready,
-                    in_flight=None if state is None else state.messages_unacknowledged,
-                    dead=_sum(letters),
+                    in_flight=_held(state, consumers),
+                    dead=_sum(dying),
                     consumers=consumers,
                     rates=None if state is None else state.rates,
                 )
@@ -105,7 +106,7 @@ class Inspection:
                 self._do_without(error)
         return Topology(
             exchanges=tuple(self._exchanges.values()),
-            queues=tuple(self._queues),
+            queues=tuple(name for name in self._queues if not is_internal(name)),
             bindings=tuple((each, q.name) for q in self._queues.values() for each in q.bindings),
         )
 
@@ -151,10 +152,9 @@ class Inspection:
         if management is None:
             return None
         try:
-            if names is None or len(names) > FRESH:
-                found: Iterable[QueueState | None] = await management.queues()
-            else:
-                found = [await management.queue(name) for name in names]
+            if names is None or len(names) > FEW:
+                return await self._listed.get(lambda: _every(management))
+            found = [await management.queue(name) for name in names]
         except Unanswered as error:
             self._do_without(error)
             return None
@@ -165,7 +165,7 @@ class Inspection:
     ) -> dict[str, list[str]]:
         """The queues that hold the dead letters of each, as far as that is known."""
         dead: dict[str, list[str]] = {}
-        ways: dict[str, tuple[str, list[BindingState]]] = {}
+        ways: dict[str, Arrivals] = {}
         for name in names:
             target = None if (state := states.get(name)) is None else state.dead_letters
             if target is not None and self._management is not None:
@@ -182,34 +182,22 @@ class Inspection:
         management: Management,
         exchange: str,
         routing_key: str | None,
-        ways: dict[str, tuple[str, list[BindingState]]],
+        ways: dict[str, Arrivals],
     ) -> list[str]:
         """The queues that an exchange gives a dead letter to."""
         if not exchange:
             return [] if routing_key is None else [routing_key]
         if exchange not in ways:
-            kind = await management.exchange(exchange)
-            bindings = [] if kind is None else await management.bindings(exchange)
-            ways[exchange] = "" if kind is None else kind.type, bindings
-        kind_, bindings = ways[exchange]
-        if kind_ not in ("topic", "direct", "fanout") or (
-            routing_key is None and kind_ != "fanout"
-        ):
-            return []  # it depends on the message
-        reached = (
-            each.destination
-            for each in bindings
-            if each.destination_type == "queue"
-            and matches(cast("ExchangeType", kind_), each.routing_key, {}, routing_key or "", {})
-        )
-        return list(dict.fromkeys(reached))
+            known = self._ways.setdefault(exchange, Remembered())
+            ways[exchange] = await known.get(lambda: _way(management, exchange))
+        return ways[exchange].of(routing_key)
 
     async def _by_management(self, management: Management) -> Topology:
         exchanges: dict[str, Exchange] = {}
         for told in await management.exchanges():
             if (exchange := _exchange(told)) is not None:
                 exchanges[exchange.name] = exchange
-        queues = [each.name for each in await management.queues() if not is_internal(each.name)]
+        queues = [name for name in await management.queue_names() if not is_internal(name)]
         names = set(queues)
         bindings: list[tuple[Binding, str]] = []
         for each in await management.bindings():
@@ -234,29 +222,6 @@ class Inspection:
             self._warned = True
             log.warning("%s; what AMQP alone tells has to do", error.message)
 
-    # -- by AMQP -------------------------------------------------------------------------------
-
-    async def _count(self, names: Iterable[str]) -> dict[str, Counts]:
-        """How many messages are ready in each queue that exists, and how many consume it."""
-        counts: dict[str, Counts] = {}
-        left = deque(dict.fromkeys(names))
-        while left:
-            async with throwaway(self._wire) as channel:
-                while left:
-                    name = left.popleft()
-                    try:
-                        answer = await channel.ask(
-                            QueueDeclare(queue=name, passive=True), commands.Queue.DeclareOk
-                        )
-                    except Closed as error:
-                        if error.code == LOCKED:
-                            counts[name] = None, None  # another connection's own
-                        elif error.code != NOT_FOUND:
-                            raise
-                        break  # and a new channel, since the broker has closed this one
-                    counts[name] = answer.message_count or 0, answer.consumer_count or 0
-        return counts
-
 
 def is_internal(name: str) -> bool:
     """Whether a name is the broker's or ours, and of no interest to anyone.
@@ -264,11 +229,30 @@ def is_internal(name: str) -> bool:
     >>> is_internal("amq.topic"), is_internal("qc.delay.03"), is_internal("billing")
     (True, True, False)
     """
-    return name in ("", delays.UNDELIVERED.name) or name.startswith(("amq.", f"{delays.PREFIX}."))
+    ours = ("", delays.UNDELIVERED.name, EXCHANGE, PAUSES)
+    return name in ours or name.startswith(("amq.", f"{delays.PREFIX}."))
+
+
+async def _every(management: Management) -> tuple[dict[str, QueueState], int]:
+    found = {state.name: state for state in await management.queues()}
+    return found, len(found)
+
+
+async def _way(management: Management, exchange: str) -> tuple[Arrivals, int]:
+    kind = await management.exchange(exchange)
+    bindings = [] if kind is None else await management.bindings(exchange)
+    return Arrivals("" if kind is None else kind.type, bindings), len(bindings)
 
 
 def _told(state: QueueState) -> Counts:
     return state.messages_ready, state.consumers
+
+
+def _held(state: QueueState | None, consumers: int | None) -> int | None:
+    """What is in hand. What the interface tells is seconds old: where nobody consumes any more, it
+    may be back already, and would be counted twice."""
+    told = None if state is None else state.messages_unacknowledged
+    return None if told and consumers == 0 else told
 
 
 def _sum(numbers: Sequence[int | None]) -> int | None:

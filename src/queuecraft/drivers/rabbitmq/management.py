@@ -34,7 +34,7 @@ class Unanswered(QueueError):
         self.status = status
 
 
-class QueueState(msgspec.Struct, frozen=True):
+class QueueState(msgspec.Struct, frozen=True, gc=False):
     """A queue; its numbers are up to five seconds old, and missing if it is younger than that."""
 
     name: str
@@ -77,7 +77,7 @@ class ExchangeState(msgspec.Struct, frozen=True):
     arguments: Any = None
 
 
-class BindingState(msgspec.Struct, frozen=True):
+class BindingState(msgspec.Struct, frozen=True, gc=False):
     """A binding, to a queue or to another exchange."""
 
     source: str
@@ -132,6 +132,11 @@ class Management:
         """Every queue of the virtual host."""
         return await self._get(f"queues/{self._virtual_host}?{_QUEUE}", list[QueueState])
 
+    async def queue_names(self) -> list[str]:
+        """The names of all queues, which cost a fifth of all that is known of them."""
+        path = f"queues/{self._virtual_host}?columns=name"
+        return [each.name for each in await self._get(path, list[_Name])]
+
     async def queue(self, name: str) -> QueueState | None:
         """One of them; None if there is none of that name."""
         path = f"queues/{self._virtual_host}/{quote(name, safe='')}?{_QUEUE}"
@@ -139,7 +144,7 @@ class Management:
 
     async def exchanges(self) -> list[ExchangeState]:
         """Every exchange of the virtual host."""
-        return await self._get(f"exchanges/{self._virtual_host}", list[ExchangeState])
+        return await self._get(f"exchanges/{self._virtual_host}?{_EXCHANGE}", list[ExchangeState])
 
     async def exchange(self, name: str) -> ExchangeState | None:
         """One of them; None if there is none of that name."""
@@ -152,11 +157,12 @@ class Management:
         if exchange is not None:
             name = quote(exchange, safe="")
             path = f"exchanges/{self._virtual_host}/{name}/bindings/source"
-        return await self._get(path, list[BindingState])
+        return await self._get(f"{path}?{_BINDING}", list[BindingState])
 
     async def consumers(self) -> list[ConsumerState]:
         """Every consumer in the virtual host."""
-        return await self._get(f"consumers/{self._virtual_host}", list[ConsumerState])
+        path = f"consumers/{self._virtual_host}?columns=queue.name,consumer_tag,prefetch_count"
+        return await self._get(path, list[ConsumerState])
 
     async def virtual_hosts(self) -> list[str]:
         """The names of the virtual hosts this user may see."""
@@ -243,6 +249,8 @@ _QUEUE: Final = "columns=" + ",".join(
         *("message_stats.publish_details.rate", "message_stats.deliver_get_details.rate"),
     )
 )
+_EXCHANGE: Final = "columns=name,type,durable,auto_delete,internal,arguments"
+_BINDING: Final = "columns=source,destination,destination_type,routing_key,arguments"
 
 
 def _table(value: Any) -> Mapping[str, Any]:
