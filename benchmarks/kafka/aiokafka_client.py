@@ -1,9 +1,10 @@
 """aiokafka, the bare client in Python: `send_and_wait`, and a loop around `getmany`.
 
 It neither types nor routes: msgspec encodes the order before and decodes it after. Its producer is
-idempotent; offsets are committed, and waited for, after each batch. Its batches are of 16 KiB by
-default, which suits a hundred in flight; a thousand have to wait for room in them, and are five
-times as fast with larger ones, so that these are what they get.
+idempotent; offsets are committed, and waited for, after each batch. It consumes the records that
+QueueCraft would, and does not look at their headers. Its batches are of 16 KiB by default, which
+suits a hundred in flight; a thousand have to wait for room in them, and are five times as fast with
+larger ones, so that these are what they get.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any
 
 from benchmarks.harness import Case, Measurement
 from benchmarks.kafka.broker import Place, place
-from benchmarks.kafka.confluent_client import BATCH, decode, encode, produce_all
+from benchmarks.kafka.confluent_client import BATCH, decode, encode
+from benchmarks.kafka.ours import fill
 from benchmarks.kafka.pace import Pace, in_flight, one_at_a_time, thousand_in_flight
 from benchmarks.order import Order, orders
 from benchmarks.rabbitmq.stretch import Stretch, timed
@@ -63,8 +65,7 @@ async def consume(messages: int) -> Measurement:
         stretch.add(order)
 
     with place() as here:
-        here.make_topic()
-        produce_all(here, orders(Order, messages))
+        await fill(here, messages)
         consumer = aiokafka.AIOKafkaConsumer(
             here.topic,
             bootstrap_servers=here.servers,

@@ -2,11 +2,13 @@
 
 It neither types nor routes: msgspec encodes the order before and decodes it after. It runs in one
 thread without an event loop: all orders are in flight at once, and a handler is called and not
-awaited. Offsets are committed after each batch, without waiting for the answer.
+awaited. Offsets are committed after each batch, without waiting for the answer. It consumes
+the same records as QueueCraft, and does not look at their headers.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
@@ -15,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from benchmarks.harness import Case, Measurement
 from benchmarks.kafka.broker import PATIENCE, Place, place
+from benchmarks.kafka.ours import fill
 from benchmarks.order import Order, WrongCount, orders
 from benchmarks.rabbitmq.stretch import Stretch
 
@@ -60,8 +63,7 @@ def publish(messages: int) -> Measurement:
 def consume(messages: int) -> Measurement:
     stretch = Stretch(messages)
     with place() as here:
-        here.make_topic()
-        produce_all(here, orders(Order, messages))
+        asyncio.run(fill(here, messages))
         settings = here.settings(
             group_id=here.group, enable_auto_commit=False, auto_offset_reset="earliest"
         )

@@ -1,9 +1,10 @@
 """QueueCraft: typed, an event's topic, an idempotent producer; committed when handled.
 
-Orders are msgspec Structs; their records have headers, which the bare clients' have not: the id,
-the event, the time and the type of the content. What is handled is committed beside the handlers,
-and out of order if they end so. A consumer has a hundred handlers at once, or one, and holds up to
-a thousand records, twice what the others ask for at a time, so that it can fetch while it handles.
+Orders are msgspec Structs; their records have headers: the id, the event, the time and the type of
+the content. The bare clients send none, but handle the same records as we do. What is handled is
+committed beside the handlers, and out of order if they end so. A consumer has a hundred handlers at
+once, or one, and holds up to a thousand records, twice what the others ask for at a time, so that
+it can fetch while it handles.
 """
 
 from __future__ import annotations
@@ -29,6 +30,13 @@ async def make_queue(here: Place) -> None:
     async with QueueCraft(here.url) as qc:
         await qc.admin.declare(QUEUE, order_placed.name)
     here.await_topic()
+
+
+async def fill(here: Place, messages: int) -> None:
+    """Leave a topic full of orders, for whoever is to handle them."""
+    await make_queue(here)
+    async with QueueCraft(here.url) as qc:
+        await in_batches(qc, order_placed, orders(Order, messages))
 
 
 async def verify_depth(url: str, expected: int) -> None:
@@ -66,9 +74,7 @@ async def publish_many(messages: int) -> Measurement:
 async def consume(messages: int, *, concurrency: int) -> Measurement:
     stretch = Stretch(messages)
     with place() as here:
-        await make_queue(here)
-        async with QueueCraft(here.url) as qc:
-            await in_batches(qc, order_placed, orders(Order, messages))
+        await fill(here, messages)
         async with QueueCraft(here.url) as qc:
             worker = qc.worker(QUEUE, concurrency=concurrency, prefetch=HELD)
 

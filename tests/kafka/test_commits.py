@@ -10,8 +10,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from queuecraft import Queue, QueueCraft
-from queuecraft.drivers.kafka import member
+from queuecraft.drivers.kafka import forwarding, member
 from queuecraft.drivers.kafka.commits import Commits
+from queuecraft.drivers.kafka.names import FORWARDERS
 from queuecraft.drivers.kafka.place import Place
 from queuecraft.testing import Ledger
 from tests.kafka.place import Order, order_placed, running, until
@@ -150,6 +151,40 @@ async def test_who_cannot_commit_and_waits_for_it_still_shares_with_one_who_come
             Stubborn.failures = 0
             await until(lambda: one.admin.inspect("billing"), lambda info: not info.ready)
     assert {each.id for each in seen.payloads()} == {each.id for each in orders}
+
+
+class Reluctant(Stubborn):
+    """The same, if it is of those who move on what has waited."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__(settings)
+        self._moves_on = settings["group.id"].endswith(FORWARDERS)
+
+    def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> Any:
+        if self._moves_on:
+            return super().commit(offsets=offsets, asynchronous=asynchronous)
+        return self._real.commit(offsets=offsets, asynchronous=asynchronous)
+
+
+async def test_while_commits_fail_no_more_is_moved_on_than_may_come_twice(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Ledger()
+    monkeypatch.setattr(member, "Consumer", Reluctant)
+    monkeypatch.setattr(Stubborn, "failures", inf)
+    monkeypatch.setattr(forwarding, "BATCH", 5)
+    monkeypatch.setattr(forwarding, "AT_RISK", 10)
+    qc = QueueCraft(url)
+    billing = qc.worker("billing").on(order_placed, seen.recording("billing"))
+    async with qc, running(billing):
+        await qc.publish_many(order_placed, [Order(f"o-{n}") for n in range(40)], delay=0.2)
+        await seen.wait_for(timeout=20, billing=1)
+        asked = Stubborn.asked
+        await until(lambda: commits_asked_for(asked + 4), bool)
+        assert 1 <= len(seen.calls) <= 10
+        Stubborn.failures = 0
+        await seen.wait_for(timeout=20, billing=40)
+    assert len(set(seen.ids())) == len(seen.calls) == 40
 
 
 async def commits_asked_for(count: int) -> bool:

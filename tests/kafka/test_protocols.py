@@ -11,6 +11,8 @@ from queuecraft import Message, Queue, QueueCraft
 from queuecraft.testing import Ledger
 from tests.kafka.place import AT_ONCE, Order, order_placed, running, until
 
+pytestmark = pytest.mark.faults  # for the time it takes
+
 HELD = 8
 
 

@@ -15,6 +15,8 @@ from tests.brokers.certificates import Certificates
 from tests.brokers.kafka import Kafka
 from tests.kafka.place import Order, order_placed, running, until
 
+pytestmark = pytest.mark.faults  # for the time it takes
+
 SECRET = "wr0ng-s3cret"
 
 

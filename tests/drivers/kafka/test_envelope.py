@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from queuecraft.codec.headers import CONTENT_TYPE, EVENT, ID, PUBLISHED_AT
 from queuecraft.drivers.base import Outgoing
-from queuecraft.drivers.kafka.envelope import TYPES, Header, message_of, packed
+from queuecraft.drivers.kafka.envelope import TYPES, Header, Opener, message_of, packed
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 NAMES = TEXT.filter(lambda name: name not in (TYPES, "")).map("user-{}".format)
@@ -79,21 +79,33 @@ def test_what_is_packed_is_the_same_when_it_comes_back(message: Outgoing) -> Non
 ODD = st.none() | st.binary(max_size=4) | st.sampled_from([b"1500", b"9" * 15, b"9" * 40, b"-1"])
 
 
-@given(ODD, ODD, ODD, ODD)
-def test_the_usual_headers_are_read_the_same_in_any_order(
-    id: bytes | None, event: bytes | None, published: bytes | None, kind: bytes | None
+@given(st.lists(st.tuples(ODD, ODD, ODD, ODD, ODD), max_size=5))
+def test_one_record_after_the_other_is_read_as_each_would_be_alone(
+    records: list[tuple[bytes | None, bytes | None, bytes | None, bytes | None, bytes | None]],
 ) -> None:
-    usual: list[Header] = [
-        (ID, id),
-        (EVENT, event),
-        (PUBLISHED_AT, published),
-        (CONTENT_TYPE, kind),
-    ]
-    ours = message_of(record(b"{}", b"ada", usual), "events", "order.placed")
-    theirs = message_of(record(b"{}", b"ada", usual[::-1]), "events", "order.placed")
-    for name in FIELDS:
-        assert getattr(ours, name) == getattr(theirs, name), name
-    assert dict(ours.headers) == dict(theirs.headers) == {}
+    opener = Opener("events", "order.placed")
+    for id, event, published, kind, key in records:
+        usual: list[Header] = [
+            (ID, id),
+            (EVENT, event),
+            (PUBLISHED_AT, published),
+            (CONTENT_TYPE, kind),
+        ]
+        ours = opener.open(record(b"{}", key, usual))
+        alone = message_of(record(b"{}", key, usual[::-1]), "events", "order.placed")
+        for name in FIELDS:
+            assert getattr(ours, name) == getattr(alone, name), name
+        assert dict(ours.headers) == dict(alone.headers) == {}
+
+
+def test_what_has_other_headers_than_its_neighbours_is_read_whole() -> None:
+    opener = Opener("events", "order.placed")
+    usual = packed(Outgoing(b"{}", "m-1", "events", "order.paid", 1.5, "application/json"))
+    assert opener.open(record(b"{}", None, usual)).routing_key == "order.paid"
+    bare = opener.open(record(b"{}", None, [(ID, b"m-2")]))
+    assert (bare.id, bare.routing_key, bare.timestamp) == ("m-2", "order.placed", None)
+    more = opener.open(record(b"{}", None, [*usual, ("tenant", b"acme")]))
+    assert (more.routing_key, dict(more.headers)) == ("order.paid", {"tenant": "acme"})
 
 
 @pytest.mark.parametrize("headers", [None, [], [("trace", b"t-1")]])

@@ -11,6 +11,10 @@ from tests.faults.scene import Scene
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(150)]
 
+TEN = 10
+IN_TENS = {f"queuecraft.drivers.kafka.forwarding:{name}": TEN for name in ("BATCH", "AT_RISK")}
+"""So many retries are moved on before that is committed, not two hundred."""
+
 
 async def busy_again(scene: Scene) -> None:
     """So many more are handled, by whoever it is: one of the workers may have no partition."""
@@ -22,14 +26,20 @@ async def test_a_broker_killed_under_load_and_started_again_has_lost_nothing(
     scene: Scene, kafka: Kafka
 ) -> None:
     await scene.declare()
-    living = [scene.publisher(), scene.worker(), scene.worker(concurrency=2, prefetch=20)]
+    workers = [
+        scene.worker(constants=IN_TENS),
+        scene.worker(concurrency=2, prefetch=20, constants=IN_TENS),
+    ]
+    living = [scene.publisher(), *workers]
     for _ in range(2):
         await busy_again(scene)
         await scene.look_away()
+        for worker in workers:  # what it was just moving on comes on top of what it held
+            scene.page.write("cut", victim=worker.pid, allowed=TEN)
         await asyncio.to_thread(kafka.kill)
         await asyncio.to_thread(kafka.start)
     await busy_again(scene)
     account = await scene.finish()
 
-    assert account.count("cut") >= 2 * len(living)
+    assert all(len(account.by(each.pid, "cut")) >= 2 for each in living)
     print(account.summary())

@@ -100,6 +100,7 @@ ALONE: Final[list[tuple[Death, str]]] = [
     (publishing, "publish.after_send"),
     (redriving, "move.after_send"),
     (redriving, "redrive.after_move"),
+    (redriving, "redrive.after_canary"),
 ]
 
 AGAIN: Final = {"ack.before", "commit.before", "move.before", "move.after_send"}

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions as GroupOffsets
@@ -17,6 +18,7 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 from confluent_kafka.cimpl import NewTopic
 
 from queuecraft.drivers.base import ConnectionLost
+from queuecraft.drivers.kafka.groups import Groups
 from queuecraft.drivers.kafka.refusals import failure
 
 T = TypeVar("T")
@@ -26,6 +28,7 @@ Spot: TypeAlias = tuple[str, int]
 WITHIN: Final = 15.0  # seconds for an answer
 MAX_BYTES: Final = 16 * 2**20  # of a record in topics that we make; Kafka's own limit is 1 MiB
 AGAIN: Final = 0.02  # seconds until a question is asked again
+AT_ONCE: Final = 1000  # partitions asked about in one call: it holds up every other thread
 SLICE: Final = 0.25  # seconds for the first answer, until we listen for what may be wrong
 GRACE: Final = 0.5  # seconds after all brokers were down: the next address may be the right one
 _SOON: Final = (
@@ -55,6 +58,7 @@ class Cluster:
         listening: dict[str, Any] = {**settings, "error_cb": self._told.append}
         self._admin = AdminClient(listening)
         self._thread = ThreadPoolExecutor(1, "queuecraft-kafka")
+        self.groups = Groups(self._admin, self.call)
 
     async def open(self) -> None:
         """Reach it, and learn which topics there are. Left alone, librdkafka would try again for
@@ -162,27 +166,35 @@ class Cluster:
 
     async def bounds(self, topics: Iterable[str]) -> dict[Spot, tuple[int, int]]:
         """The first and the next offset of each partition."""
-        spots = [
-            TopicPartition(topic, number)
-            for topic in topics
-            for number in range(self.topics.get(topic, 0))
-        ]
-        latest: Any = OffsetSpec.latest
-        earliest: Any = OffsetSpec.earliest
-        if not spots:
-            return {}
-
-        def asked(spec: Any) -> dict[Spot, int]:
-            wanted: dict[TopicPartition, OffsetSpec] = {spot: spec for spot in spots}  # noqa: C420
-            futures = self._admin.list_offsets(wanted, request_timeout=WITHIN)
-            return {
-                (each.topic, each.partition): _answer(future).offset
-                for each, future in futures.items()
-            }
-
-        highs = await self.call("inspect", lambda: asked(latest()))
-        lows = await self.call("inspect", lambda: asked(earliest()))
+        spots = self.spots(topics)
+        highs = await self.highs(spots)
+        lows = await self.lows(spots)
         return {spot: (lows.get(spot, 0), high) for spot, high in highs.items()}
+
+    def spots(self, topics: Iterable[str]) -> list[Spot]:
+        """All partitions of these topics, as far as we know."""
+        return [(topic, n) for topic in topics for n in range(self.topics.get(topic, 0))]
+
+    async def highs(self, spots: Sequence[Spot]) -> dict[Spot, int]:
+        """The next offset of each of these partitions."""
+        latest: Any = OffsetSpec.latest
+        return await self._offsets(spots, latest())
+
+    async def lows(self, spots: Sequence[Spot]) -> dict[Spot, int]:
+        """The first offset of each of these partitions that is kept."""
+        earliest: Any = OffsetSpec.earliest
+        return await self._offsets(spots, earliest())
+
+    async def _offsets(self, spots: Sequence[Spot], spec: Any) -> dict[Spot, int]:
+        found: dict[Spot, int] = {}
+        for at in range(0, len(spots), AT_ONCE):
+            wanted = {TopicPartition(*spot): spec for spot in spots[at : at + AT_ONCE]}
+            found |= await self.call("inspect", partial(self._listed_offsets, wanted))
+        return found
+
+    def _listed_offsets(self, wanted: dict[TopicPartition, OffsetSpec]) -> dict[Spot, int]:
+        futures = self._admin.list_offsets(wanted, request_timeout=WITHIN)
+        return {(s.topic, s.partition): _answer(each).offset for s, each in futures.items()}
 
     async def since(self, spots: Iterable[Spot], moment: datetime) -> dict[Spot, int]:
         """Of each of these partitions, the first offset stored at that moment or later, if any."""
@@ -231,6 +243,7 @@ class Cluster:
 
         if offsets:
             await self.call(operation, move)
+            self.groups.forget(group)
 
     async def forget(self, group: str) -> None:
         """Delete a group that has no members."""
@@ -240,13 +253,15 @@ class Cluster:
             _answer(future, fine=KafkaError.GROUP_ID_NOT_FOUND)
 
         await self.call("delete", forget)
+        self.groups.forget(group)
 
     async def members(self, groups: Iterable[str]) -> dict[str, list[str]]:
         """Who is in each of these groups."""
-        wanted = list(dict.fromkeys(groups))  # Kafka refuses to be asked twice for one
+        every = list(dict.fromkeys(groups))  # Kafka refuses to be asked twice for one
+        wanted = [group for group, busy in (await self.groups.at_work(every)).items() if busy]
 
         def asked() -> dict[str, list[str]]:
-            found: dict[str, list[str]] = {}
+            found: dict[str, list[str]] = {group: [] for group in every}
             told = self._admin.describe_consumer_groups(wanted, request_timeout=WITHIN)
             for group, future in told.items():
                 group_info = _answer(future, fine=KafkaError.GROUP_ID_NOT_FOUND)
@@ -254,7 +269,7 @@ class Cluster:
                 found[group] = [str(each.member_id) for each in members]
             return found
 
-        return await self.call("inspect", asked) if wanted else {}
+        return await self.call("inspect", asked) if wanted else {group: [] for group in every}
 
 
 def _reason(told: deque[KafkaError]) -> KafkaError | None:

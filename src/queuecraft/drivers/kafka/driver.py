@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, ClassVar, Final, TypeAlias
@@ -44,6 +44,7 @@ from queuecraft.drivers.kafka.names import (
     is_pattern,
     tier_for,
 )
+from queuecraft.drivers.kafka.presence import Noticeboard
 from queuecraft.drivers.kafka.producing import Producing
 from queuecraft.drivers.kafka.refusals import failure, no_queue, receipt, told
 from queuecraft.drivers.kafka.replies import ReplySubscription, make_topic
@@ -101,6 +102,7 @@ class KafkaDriver(Driver):
         self._replies: ReplySubscription | None = None
         self._replies_read: dict[str, dict[int, int]] = {}  # by address, how far
         self._forwarder: Forwarder | None = None
+        self._board: Noticeboard | None = None
         self._watching: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -116,6 +118,8 @@ class KafkaDriver(Driver):
             raise
         self._publishing = self._producing(**self._statistics.settings())
         self._reader = Reader(self._settings, self.names)
+        topic = self.names.presence
+        self._board = Noticeboard(self._settings, self._there, topic, self.clock.now)
         await self._read("open")
 
     async def close(self) -> None:
@@ -136,6 +140,9 @@ class KafkaDriver(Driver):
             if producing is not None:
                 await producing.close()
         self._passing_on = self._publishing = None
+        board, self._board = self._board, None
+        if board is not None:
+            await board.close()
         reader, self._reader = self._reader, None
         if reader is not None:
             await asyncio.to_thread(reader.close)
@@ -164,7 +171,7 @@ class KafkaDriver(Driver):
         notes = _new_exchanges(registry, [each.exchange for each in queue.bindings])
         dead = () if queue.dead_letters is None else (Queue(queue.dead_letters.queue),)
         for each in (queue, *dead):
-            await self._cluster.make(self.names.inbox(each.name))
+            await self._cluster.make(self.names.inbox(each.name), None, **_kept_for(each))
             value = kept(each)
             known = registry.queues.get(each.name)
             if known is None or (each is queue and dead and msgspec.json.encode(known) != value):
@@ -362,6 +369,12 @@ class KafkaDriver(Driver):
         await self._known(queue, "rewind")
         return await (await self._inspection("rewind")).rewind(queue, to, dry_run=dry_run)
 
+    async def announce(self, name: str, note: bytes, *, ttl: float) -> None:
+        await self._notices.put(name, note, ttl)
+
+    async def announced(self) -> Mapping[str, bytes] | None:
+        return await self._notices.up()
+
     def gauges(self) -> Sequence[Gauge]:
         return self._statistics.gauges()
 
@@ -456,6 +469,12 @@ class KafkaDriver(Driver):
         await self._read("declare")
 
     @property
+    def _notices(self) -> Noticeboard:
+        if self._board is None:
+            raise _closed()
+        return self._board
+
+    @property
     def _cluster(self) -> Cluster:
         if self._there is None:
             raise _closed()
@@ -470,6 +489,12 @@ def _new_exchanges(registry: Registry, exchanges: Iterable[Exchange]) -> list[No
         if exchange.name not in registry.exchanges:
             notes.append(described(exchange))
     return notes
+
+
+def _kept_for(queue: Queue) -> dict[str, str]:
+    """How long what is sent to a queue is kept, if it says so; else as the cluster does."""
+    kept = queue.arguments.get("retention.ms")
+    return {} if kept is None else {"retention.ms": str(kept)}
 
 
 def _closed() -> ConnectionLost:

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 log: Final = logging.getLogger("queuecraft")
 AHEAD: Final = 5_000  # messages that are watched at a time
-BATCH: Final = 500
+TAKEN: Final = 500
+BATCH: Final = 100  # moved on at a time
+AT_RISK: Final = 200  # moved on and not committed: so many may come twice if we, or brokers, die
 AGAIN: Final = 0.5  # seconds until what could not be sent is tried again
 
 
@@ -74,13 +76,14 @@ class Forwarder:
     async def _turn(self, subscription: KafkaSubscription) -> None:
         now = self._driver.clock.now()
         wait = min(1.0, max(0.0, self._waiting[0][0] - now)) if self._waiting else 1.0
-        for delivery in await subscription.receive(BATCH, wait):
+        for delivery in await subscription.receive(TAKEN, wait):
             heapq.heappush(self._waiting, (self._until(delivery), next(self._number), delivery))
         now = self._driver.clock.now()
         due: list[Delivery] = []
         while self._waiting and self._waiting[0][0] <= now and len(due) < BATCH:
             due.append(heapq.heappop(self._waiting)[2])
         if due:
+            await subscription.committed(but=AT_RISK - len(due))
             await self._move(subscription, due)
 
     async def _move(self, subscription: KafkaSubscription, due: list[Delivery]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -14,10 +15,12 @@ from queuecraft.drivers.kafka.cluster import Cluster, Spot
 from queuecraft.drivers.kafka.envelope import message_of
 from queuecraft.drivers.kafka.names import FORWARDERS, TIERS, Names
 from queuecraft.drivers.kafka.offsets import noted
-from queuecraft.drivers.kafka.topology import Registry
+from queuecraft.drivers.kafka.topology import Reach, Registry
 from queuecraft.model.errors import QueueError
 
 WITHIN: Final = 10.0  # seconds for the next record
+TURN: Final = 20  # queues whose topics are found before others get their turn
+TURN_OF_RECORDS: Final = 200  # the same for records that are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,14 @@ class Stretch:
 
     def __len__(self) -> int:
         return max(0, self.end - self.start - len(self.finished))
+
+    def after(self, low: int) -> Stretch:
+        """What is left of it, now that the partition begins there.
+
+        >>> len(Stretch(0, 10).after(4)), len(Stretch(5, 10, [7]).after(4))
+        (6, 4)
+        """
+        return self if low <= self.start else Stretch(low, max(low, self.end))
 
 
 class Inspection:
@@ -44,21 +55,24 @@ class Inspection:
         """The state of those that exist."""
         known = self._registry.queues
         names = sorted(known) if queues is None else [each for each in queues if each in known]
-        members = await self._cluster.members(map(self._names.group, names))
+        targets = ((name, known[name].dead_letters) for name in names)
+        dead = {name: to for name, to in targets if to is not None and to in known}
+        every = dict.fromkeys([*names, *dead.values()])
+        groups = await self._cluster.groups.at_work([self._names.group(each) for each in every])
+        own = (self._names.group(name) for name in names)
+        members = await self._cluster.groups.members([each for each in own if groups.get(each)])
         waiting = await self._waiting(names)
-        infos: list[QueueInfo] = []
-        for name in names:
-            dead = known[name].dead_letters
-            infos.append(
-                QueueInfo(
-                    name=name,
-                    ready=await self._depth(name),
-                    delayed=waiting[name],
-                    dead=await self._depth(dead) if dead in known else None,
-                    consumers=len(members[self._names.group(name)]),
-                )
+        depths = await self._depths(every, groups)
+        return [
+            QueueInfo(
+                name=name,
+                ready=depths[name],
+                delayed=waiting[name],
+                dead=depths[dead[name]] if name in dead else None,
+                consumers=members.get(self._names.group(name), 0),
             )
-        return infos
+            for name in names
+        ]
 
     async def peek(self, queue: str, limit: int, settings: Mapping[str, Any]) -> list[Delivery]:
         """What comes next, read without the group."""
@@ -68,7 +82,9 @@ class Inspection:
         records = await self._cluster.call("peek", lambda: _read(settings, ahead, limit))
         topics = self._registry.topics(queue, self._cluster.topics)
         deliveries: list[Delivery] = []
-        for record in records[:limit]:
+        for number, record in enumerate(records[:limit], 1):
+            if number % TURN_OF_RECORDS == 0:
+                await asyncio.sleep(0)
             exchange = topics[record.topic() or ""].exchange
             event = self._names.routing_key(exchange, record.topic() or "") if exchange else None
             deliveries.append(Delivery(message_of(record, exchange, event or ""), queue))
@@ -117,8 +133,49 @@ class Inspection:
                 queue=queue,
             )
 
-    async def _depth(self, queue: str | None) -> int:
-        return 0 if queue is None else sum(map(len, (await self._ahead(queue)).values()))
+    async def _depths(self, queues: Iterable[str], groups: Mapping[str, bool]) -> dict[str, int]:
+        """How much each queue has before it, by which groups exist and have members. What cannot
+        matter is not asked for: how far a group is that has been given nothing, and where a
+        partition begins that was read to its end."""
+        reaches: dict[str, dict[Spot, Reach]] = {}
+        for number, queue in enumerate(queues, 1):
+            topics = self._registry.topics(queue, self._cluster.topics)
+            reaches[queue] = {spot: topics[spot[0]] for spot in self._cluster.spots(topics)}
+            if number % TURN == 0:
+                await asyncio.sleep(0)
+        highs = await self._cluster.highs(
+            list({spot for some in reaches.values() for spot in some})
+        )
+        given: dict[str, dict[Spot, Stretch]] = {}
+        for number, (queue, some) in enumerate(reaches.items(), 1):
+            there = ((spot, reach) for spot, reach in some.items() if spot in highs)
+            given[self._names.group(queue)] = {
+                spot: _given(reach, spot[1], highs[spot]) for spot, reach in there
+            }
+            if number % TURN == 0:
+                await asyncio.sleep(0)
+
+        def drained(group: str, offsets: Mapping[Spot, TopicPartition]) -> bool:
+            return not any(map(len, _ahead(given[group], offsets).values()))
+
+        asked = {
+            group: busy for group, busy in groups.items() if any(map(len, given[group].values()))
+        }
+        committed = await self._cluster.groups.committed(asked, drained)
+        ahead: dict[str, dict[Spot, Stretch]] = {}
+        for number, (group, stretches) in enumerate(given.items(), 1):
+            ahead[group] = _ahead(stretches, committed.get(group, {}))
+            if number % TURN == 0:
+                await asyncio.sleep(0)
+        left = {spot for some in ahead.values() for spot, each in some.items() if len(each)}
+        lows = await self._cluster.lows(list(left))
+        return {
+            queue: sum(
+                len(each.after(lows.get(spot, 0)))
+                for spot, each in ahead[self._names.group(queue)].items()
+            )
+            for queue in reaches
+        }
 
     async def _ahead(self, queue: str) -> dict[Spot, Stretch]:
         """Of each partition, what the group of a queue has before it."""
@@ -127,11 +184,8 @@ class Inspection:
         committed = await self._cluster.committed(self._names.group(queue))
         ahead: dict[Spot, Stretch] = {}
         for spot, (low, high) in bounds.items():
-            topic, number = spot
-            reach = topics[topic]
-            start, limit = max(low, reach.start(number)), reach.end(number)
-            end = high if limit is None else min(high, limit)
-            ahead[spot] = _stretch(start, end, committed.get(spot))
+            given = _given(topics[spot[0]], spot[1], high)
+            ahead[spot] = _stretch(given.start, given.end, committed.get(spot)).after(low)
         return ahead
 
     async def _waiting(self, queues: Sequence[str]) -> dict[str, int]:
@@ -147,6 +201,18 @@ class Inspection:
             for spot, (low, high) in bounds.items():
                 waiting[tiers[spot[0]]] += len(_stretch(low, high, committed.get(spot)))
         return waiting
+
+
+def _given(reach: Reach, partition: int, high: int) -> Stretch:
+    """What of a partition was ever given to a queue."""
+    start, limit = reach.start(partition), reach.end(partition)
+    return Stretch(start, max(start, high if limit is None else min(high, limit)))
+
+
+def _ahead(
+    given: Mapping[Spot, Stretch], committed: Mapping[Spot, TopicPartition]
+) -> dict[Spot, Stretch]:
+    return {s: _stretch(each.start, each.end, committed.get(s)) for s, each in given.items()}
 
 
 def _stretch(start: int, end: int, committed: TopicPartition | None) -> Stretch:

@@ -18,7 +18,6 @@ from confluent_kafka import (
 
 from queuecraft.drivers.base import Delivery
 from queuecraft.drivers.kafka.commits import Commits
-from queuecraft.drivers.kafka.envelope import message_of
 from queuecraft.drivers.kafka.holding import Holding
 from queuecraft.drivers.kafka.offsets import Progress, noted
 from queuecraft.drivers.kafka.place import Place
@@ -89,7 +88,7 @@ class Member:
         with self._changed:
             before, self._reaches = set(self._reaches), dict(reaches)
             for place in self._places.values():
-                place.reach = reaches.get(place.topic, place.reach)
+                place.follow(reaches.get(place.topic, place.reach))
             if before != set(reaches):
                 self._topics = sorted(reaches)
 
@@ -162,6 +161,7 @@ class Member:
         partition: int | None = None
         place: Place | None = None
         end: int | None = None
+        seen: list[Place] = []
         records.reverse()
         while records:
             record = records.pop()  # so that what is made of its headers ends with it, uncollected
@@ -171,7 +171,9 @@ class Member:
             if record.partition() != partition or record.topic() != topic:
                 topic, partition = record.topic(), record.partition()
                 place = self._places.get((topic or "", partition or 0))
-                end = None if place is None else place.reach.end(place.partition)
+                if place is not None:
+                    end = place.reach.end(place.partition)
+                    seen.append(place)
             offset = record.offset() or 0
             if place is None or not place.progress.take(offset):
                 continue  # taken from us meanwhile, or had before
@@ -179,12 +181,12 @@ class Member:
                 place.progress.finish([offset])
                 self.commits.add(place)
                 continue
-            message = message_of(record, place.reach.exchange, place.event)
-            taken.append(Delivery(message, queue, 0, (place, offset)))
-            if not place.ahead and place.progress.gap > MOST_AHEAD:
-                place.ahead = True
-                self._ahead.add(place)
-                self._consumer.pause([TopicPartition(place.topic, place.partition)])
+            taken.append(Delivery(place.opener.open(record), queue, 0, (place, offset)))
+        for each in seen:
+            if not each.ahead and each.progress.gap > MOST_AHEAD:
+                each.ahead = True
+                self._ahead.add(each)
+                self._consumer.pause([TopicPartition(each.topic, each.partition)])
         return taken
 
     def _let_on(self) -> None:

@@ -42,6 +42,11 @@ class Names:
         """Where exchanges, queues and bindings are written down."""
         return f"{self.prefix}queuecraft.topology"
 
+    @property
+    def presence(self) -> str:
+        """Where processes give signs of life."""
+        return f"{self.prefix}queuecraft.presence"
+
     def event(self, exchange: str, routing_key: str) -> str:
         """The topic of an event."""
         place = "" if exchange == self.exchange else f"{spelled(exchange)}."
@@ -79,7 +84,8 @@ class Names:
         'order.placed'
         """
         place = self.prefix + ("" if exchange == self.exchange else f"{spelled(exchange)}.")
-        if not topic.startswith(place) or _PRIVATE.fullmatch(topic) or topic == self.topology:
+        ours = topic in (self.topology, self.presence)
+        if not topic.startswith(place) or _PRIVATE.fullmatch(topic) or ours:
             return None
         return topic[len(place) :] or None
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from confluent_kafka import TopicPartition
 
+from queuecraft.drivers.kafka.envelope import Opener
 from queuecraft.drivers.kafka.offsets import Progress
 from queuecraft.drivers.kafka.topology import Reach
 
@@ -18,6 +19,7 @@ class Place:
         "event",
         "gone",
         "leaving",
+        "opener",
         "partition",
         "progress",
         "reach",
@@ -31,10 +33,17 @@ class Place:
         self.partition = partition
         self.reach = reach
         self.event = event  # that its records are of, unless they say otherwise
+        self.opener = Opener(reach.exchange, event)
         self.progress = progress
         self.ahead = False  # it waits for an older record, and is paused
         self.leaving = False  # nothing of it is handed over any more
         self.gone = False  # others have it
+
+    def follow(self, reach: Reach) -> None:
+        """More of it is the queue's now, or less."""
+        if reach.exchange != self.reach.exchange:
+            self.opener = Opener(reach.exchange, self.event)
+        self.reach = reach
 
 
 def marks(places: Iterable[Place], *, noting: bool = True) -> list[TopicPartition]:

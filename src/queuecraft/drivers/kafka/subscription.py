@@ -107,6 +107,12 @@ class KafkaSubscription(Subscription):
             failpoint("ack.after")
         return stale
 
+    async def committed(self, *, but: int) -> None:
+        """Wait until Kafka knows of all that is acked, but so many."""
+        while self._uncommitted > but:
+            self._check()
+            await self._make_room(SLICE / 10)
+
     async def release(self, deliveries: Sequence[Delivery]) -> None:
         self._ready[:0] = self._holding.give_back(deliveries)
 
@@ -139,9 +145,13 @@ class KafkaSubscription(Subscription):
     def _room(self, limit: int) -> int:
         """How many may be handed over now. What is acked and not committed comes again if we die,
         and counts like what is held: no more than `prefetch` are ever handled twice."""
-        holding = self._holding
-        uncommitted = holding.acked - holding.told if self._commits.behind else 0
-        return max(0, min(limit, self._prefetch - len(holding.held) - uncommitted))
+        held = len(self._holding.held)
+        return max(0, min(limit, self._prefetch - held - self._uncommitted))
+
+    @property
+    def _uncommitted(self) -> int:
+        """How many are acked of which Kafka does not know."""
+        return self._holding.acked - self._holding.told if self._commits.behind else 0
 
     async def _make_room(self, seconds: float) -> None:
         if self._commits.refused:
