@@ -95,6 +95,8 @@ class Traits:
     tells_held: bool = True  # what consumers hold is told apart from what waits
     keeps_unrouted: bool = False  # an event is stored even if no queue is bound to it
     delays_apart: bool = False  # delayed messages wait outside their queue, and outlive it
+    keeps_notes: bool = True  # `announced` tells what is up; else only what it has heard since
+    logs_missing: bool = False  # asking for a queue that does not exist is an error in its log
     exchange_types: frozenset[ExchangeType] = frozenset(EXCHANGE_TYPES)
     max_name: int = MAX_NAME
 
@@ -171,6 +173,19 @@ class Driver(ABC):
         from any thread."""
         return ()
 
+    async def announce(  # noqa: B027  not every broker has a place for it
+        self, name: str, note: bytes, *, ttl: float
+    ) -> None:
+        """Put up a small note under a name, in place of an older one, for everybody who uses this
+        broker with the same prefix; after `ttl` seconds it is gone. Notes are no messages: one may
+        be lost, and none outlives its time. An empty note takes it down. Does nothing where there
+        is no cheap place for it."""
+
+    async def announced(self) -> Mapping[str, bytes] | None:
+        """The notes that are up, by name; None where there is no place for them. The first call of
+        a driver may find only what is put up after it."""
+        return None
+
     @abstractmethod
     async def prepare(self, exchanges: Sequence[Exchange]) -> None:
         """Make what a publisher needs: exchanges or topics, never queues. Idempotent."""
@@ -220,6 +235,13 @@ class Driver(ABC):
     @abstractmethod
     async def inspect(self, queues: Sequence[str] | None = None) -> Sequence[QueueInfo]:
         """The state of the named queues, or of all; a queue that does not exist is left out."""
+
+    async def count(self, queue: str) -> int | None:
+        """How many messages are ready in a queue; None if there is no such queue. Asked every few
+        seconds: override it where `inspect` is dear."""
+        for info in await self.inspect([queue]):
+            return info.ready or 0
+        return None
 
     @abstractmethod
     async def peek(self, queue: str, limit: int) -> Sequence[Delivery]:

@@ -14,6 +14,9 @@ MAX_NAME = 255
 REPLIES = "qc.reply."
 """What the names of all queues for replies begin with; workers reply to no others."""
 
+PAUSES = "queuecraft.pauses"
+"""The queue of what is said about paused queues."""
+
 
 def check_name(kind: str, name: object, limit: int = MAX_NAME) -> None:
     """Raise `ConfigError` unless `name` is a text that brokers accept.

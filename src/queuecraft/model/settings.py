@@ -19,6 +19,7 @@ from queuecraft.model.checks import (
     Check,
     instance,
     nearest,
+    number,
     one_of,
     or_none,
     refusal,
@@ -66,6 +67,7 @@ class SettingsOptions(TypedDict, total=False):
     shutdown_timeout: float
     timeout: float
     heartbeat: float
+    presence: float
     auto_reconnect: bool
     reconnect_delay: float
     reconnect_attempts: int | None
@@ -120,6 +122,7 @@ class Settings:
     shutdown_timeout: float = 30.0
     timeout: float = 10.0
     heartbeat: float = 30.0
+    presence: float = 5.0
     auto_reconnect: bool = True
     reconnect_delay: float = 1.0
     reconnect_attempts: int | None = None
@@ -242,6 +245,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "shutdown_timeout": SECONDS,
         "timeout": SECONDS,
         "heartbeat": SECONDS,
+        "presence": number(0, "seconds up to 60, 0 for never", "5", most=60),
         "auto_reconnect": FLAG,
         "reconnect_delay": SECONDS,
         "reconnect_attempts": or_none(FROM_ONE),

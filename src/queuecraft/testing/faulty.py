@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal, TypeAlias
 
@@ -42,6 +42,8 @@ Operation: TypeAlias = Literal[
     "peek",
     "purge",
     "delete",
+    "announce",
+    "announced",
     "receive",
     "ack",
     "release",
@@ -269,6 +271,14 @@ class FaultyDriver(Driver):
     async def delete(self, queue: str) -> None:
         await self.begin("delete")
         await self.inner.delete(queue)
+
+    async def announce(self, name: str, note: bytes, *, ttl: float) -> None:
+        await self.begin("announce")
+        await self.inner.announce(name, note, ttl=ttl)
+
+    async def announced(self) -> Mapping[str, bytes] | None:
+        await self.begin("announced")
+        return await self.inner.announced()
 
     # -- what subscriptions call too -----------------------------------------------------------
 

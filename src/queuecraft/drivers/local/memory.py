@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from itertools import islice
 from typing import ClassVar
@@ -30,6 +30,7 @@ from queuecraft.drivers.local.exchanges import Exchanges
 from queuecraft.drivers.local.inbox import Inbox
 from queuecraft.drivers.local.refusals import check_same, homeless, let_down, no_queue, taken
 from queuecraft.drivers.local.subscription import MemorySubscription
+from queuecraft.drivers.notes import Notes
 
 DUE_AT_ONCE = 1000  # delayed messages made ready before the loop gets its turn again
 
@@ -52,6 +53,7 @@ class MemoryDriver(Driver):
         self._exchanges = Exchanges[Inbox]()
         self._inboxes: dict[str, Inbox] = {}
         self._subscriptions: dict[MemorySubscription, None] = {}
+        self._notes = Notes(self._now)
         self._open = False
         self._sequence = 0
         self._delayed: list[tuple[float, int, Inbox, Outgoing]] = []
@@ -193,6 +195,14 @@ class MemoryDriver(Driver):
         for subscription in self._subscriptions:
             if subscription.inbox is inbox:
                 subscription.look_again()
+
+    async def announce(self, name: str, note: bytes, *, ttl: float) -> None:
+        self._check_open()
+        self._notes.put(name, note, until=self._now() + ttl)
+
+    async def announced(self) -> Mapping[str, bytes] | None:
+        self._check_open()
+        return self._notes.up()
 
     # -- what subscriptions call ---------------------------------------------------------------
 

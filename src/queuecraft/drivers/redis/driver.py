@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar, Final
@@ -22,7 +22,7 @@ from queuecraft.drivers.base import (
     Topology,
     Traits,
 )
-from queuecraft.drivers.redis import scripts, topology
+from queuecraft.drivers.redis import presence, scripts, topology
 from queuecraft.drivers.redis.address import Address
 from queuecraft.drivers.redis.client import Argument, Client, RedisError, Script
 from queuecraft.drivers.redis.envelope import decode
@@ -44,6 +44,8 @@ from queuecraft.model.errors import ConfigError, QueueError
 log: Final = logging.getLogger("queuecraft")
 GOODBYE: Final = 3.0  # seconds for giving everything back
 OLDEST: Final = (6, 2)
+TURN: Final = 200  # peeked messages that are decoded before others get their turn
+INSPECTED: Final = 100  # queues that a script looks at before others get their turn
 PURGED: Final = 20_000  # messages that a script forgets before others get their turn
 
 
@@ -92,6 +94,8 @@ class RedisDriver(Driver):
         self._client.on_lost = self._on_lost
         self._sending = Sending(self._client, self.base)
         await self._look_at_server(self._client)
+        with suppress(RedisError):  # a server that takes nothing has nothing to lose
+            await self._client.eval(scripts.SEAL, [self.base], ())
         if self._ended:
             await self._eval("open", scripts.BURY, self._ended)
             self._ended = []
@@ -184,15 +188,23 @@ class RedisDriver(Driver):
         if queues is None:
             known = await self._call("inspect", "HKEYS", f"{self.base}queues")
             queues = sorted(each.decode() for each in known)
-        told = await self._eval("inspect", scripts.INSPECT, queues) if queues else []
+        told: list[Any] = []
+        for start in range(0, len(queues), INSPECTED):
+            some = queues[start : start + INSPECTED]
+            told += await self._eval("inspect", scripts.INSPECT, some)
         return [self._info(*each) for each in told]
 
     async def peek(self, queue: str, limit: int) -> Sequence[Delivery]:
         found = await self._eval("peek", scripts.PEEK, [queue, limit])
         if found == -1:
             raise no_queue(queue, "peek")
-        seen = [decode(value, f"foreign-{place}") for place, value in enumerate(found)]
-        return [Delivery(message, queue, again) for message, again in seen]
+        seen: list[Delivery] = []
+        for place, value in enumerate(found):
+            message, again = decode(value, f"foreign-{place}")
+            seen.append(Delivery(message, queue, again))
+            if place % TURN == TURN - 1:
+                await asyncio.sleep(0)
+        return seen
 
     async def purge(self, queue: str) -> int:
         total, gone = 0, PURGED
@@ -202,6 +214,14 @@ class RedisDriver(Driver):
         if gone < 0:
             raise no_queue(queue, "purge")
         return total
+
+    # -- notes ---------------------------------------------------------------------------------
+
+    async def announce(self, name: str, note: bytes, *, ttl: float) -> None:
+        await presence.announce(self._open(), self.base, name, note, ttl)
+
+    async def announced(self) -> Mapping[str, bytes] | None:
+        return await presence.announced(self._open(), self.base)
 
     # -- what subscriptions call ---------------------------------------------------------------
 

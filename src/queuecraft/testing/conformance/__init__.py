@@ -17,6 +17,7 @@ pytest.register_assert_rewrite(
             "listening",
             "moving",
             "operations",
+            "presence",
             "receiving",
             "routing",
             "settling",
@@ -31,6 +32,7 @@ from queuecraft.testing.conformance.lifecycle import LifecycleConformance
 from queuecraft.testing.conformance.listening import ListeningConformance
 from queuecraft.testing.conformance.moving import MovingConformance
 from queuecraft.testing.conformance.operations import OperationsConformance
+from queuecraft.testing.conformance.presence import PresenceConformance
 from queuecraft.testing.conformance.receiving import ReceivingConformance
 from queuecraft.testing.conformance.routing import RoutingConformance
 from queuecraft.testing.conformance.settling import SettlingConformance
@@ -48,6 +50,7 @@ class DriverConformance(
     MovingConformance,
     TimingConformance,
     OperationsConformance,
+    PresenceConformance,
     ListeningConformance,
     LifecycleConformance,
 ):

@@ -28,7 +28,7 @@ from queuecraft.drivers.base import (
     Unknown,
 )
 from queuecraft.drivers.local.refusals import taken
-from queuecraft.drivers.local.sqlite import contents, leases, session, storage
+from queuecraft.drivers.local.sqlite import contents, leases, presence, session, storage
 from queuecraft.drivers.local.sqlite.bell import Bell
 from queuecraft.drivers.local.sqlite.catalogue import Catalogue
 from queuecraft.drivers.local.sqlite.database import CommitUnknown, Database, value
@@ -271,6 +271,19 @@ class SqliteDriver(Driver):
             purged += gone
             await asyncio.sleep(0)
         return purged
+
+    # -- notes ---------------------------------------------------------------------------------
+
+    async def announce(self, name: str, note: bytes, *, ttl: float) -> None:
+        now = self._now()
+
+        def work(connection: apsw.Connection) -> None:
+            presence.put(connection, name, note, expires=now + ttl, now=now)
+
+        await self.consume("announce", work)
+
+    async def announced(self) -> Mapping[str, bytes] | None:
+        return self._look("announced", lambda c: presence.up(c, self._now()))
 
     # -- what is kept beside the queues --------------------------------------------------------
 
