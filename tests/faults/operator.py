@@ -14,7 +14,7 @@ from tests.faults.page import Page
 SCRATCH = "scratch"
 PATTERN = "scratch.*"
 
-Errand: TypeAlias = Literal["bind", "unbind", "purge", "delete", "redrive"]
+Errand: TypeAlias = Literal["bind", "unbind", "purge", "delete", "redrive", "canary"]
 
 
 class OperatorOptions(Options, kw_only=True):
@@ -23,7 +23,7 @@ class OperatorOptions(Options, kw_only=True):
     @property
     def allowed(self) -> int:
         """Dead letters that a redrive has in its hands at any moment, at most."""
-        return 100 if self.errand == "redrive" else 0
+        return 100 if self.errand in ("redrive", "canary") else 0
 
 
 async def do(errand: Errand, qc: QueueCraft) -> None:
@@ -38,6 +38,8 @@ async def do(errand: Errand, qc: QueueCraft) -> None:
             await qc.admin.delete(SCRATCH)
         case "redrive":
             await qc.dead_letters.redrive(QUEUE)
+        case "canary":
+            await qc.dead_letters.redrive(QUEUE, canary=3, patience=1)
 
 
 async def main(options: OperatorOptions, page: Page) -> None:

@@ -83,7 +83,8 @@ async def redriving(scene: Scene, point: str) -> None:
         await scene.quiet()
         await scene.note_dead_letters()
         scene.mend()
-        await scene.dies(_operator(scene, point, "redrive"))
+        errand: Errand = "canary" if point == "redrive.after_canary" else "redrive"
+        await scene.dies(_operator(scene, point, errand))
         await scene.quiet()
         await scene.declare()
         await (await scene.qc).dead_letters.redrive(QUEUE)
@@ -147,6 +148,8 @@ DEATHS: Final[Mapping[Death, tuple[str, ...]]] = {
         "due.after_commit",
         "renew.before_commit",
         "renew.after_commit",
+        "announce.before_commit",
+        "announce.after_commit",
     ),
     stopping: (
         "release.before_commit",
@@ -155,7 +158,7 @@ DEATHS: Final[Mapping[Death, tuple[str, ...]]] = {
         "leave.after_commit",
     ),
     burying: ("bury.before_commit", "bury.after_commit"),
-    redriving: ("redrive.after_move",),
+    redriving: ("redrive.after_move", "redrive.after_canary"),
     operating: (
         "bind.before_commit",
         "bind.after_commit",

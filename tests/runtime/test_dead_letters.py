@@ -944,3 +944,113 @@ def test_a_dead_message_reads_only_what_is_there() -> None:
         Delivery(Outgoing(b"", "m-1", routing_key="billing.dlq"), "billing.dlq")
     )
     assert (letter.queue, letter.event, letter.failures) == (None, "billing.dlq", 0)
+
+
+# -- one of them, what failed alike, and what is forgotten -----------------------------------
+
+
+async def test_one_is_found_by_its_id_wherever_it_is(stage: Stage) -> None:
+    await with_dead_letters(stage.qc, stage.driver, *letters(1500))
+    for id in ("m-0", "m-999", "m-1499"):
+        found = await stage.qc.dead_letters.find("billing", id)
+        assert found is not None
+        assert found.id == id
+    assert await stage.qc.dead_letters.find("billing", "m-1500") is None
+
+
+async def test_in_an_empty_queue_nothing_is_found(stage: Stage) -> None:
+    await with_dead_letters(stage.qc, stage.driver)
+    assert await stage.qc.dead_letters.find("billing", "m-0") is None
+
+
+async def test_groups_tell_what_failed_alike(stage: Stage) -> None:
+    mixed = [
+        dead_letter("a", error="order 'o-1' not found", failed_at=NOW),
+        dead_letter("b", error="bank is down", error_type="TimeoutError"),
+        dead_letter("c", error="order 'o-2' not found", failed_at=NOW + 60),
+    ]
+    await with_dead_letters(stage.qc, stage.driver, *mixed)
+    first, second = await stage.qc.dead_letters.groups("billing")
+    assert (first.queue, first.count, first.example) == ("billing.dlq", 2, "c")
+    assert (first.error, first.event) == ("order 'o-2' not found", "order.placed")
+    assert first.first is not None
+    assert first.last is not None
+    assert (first.last - first.first).total_seconds() == 60
+    assert (second.count, second.error_type) == (1, "TimeoutError")
+    assert await stage.qc.dead_letters.groups("billing", where=Filter(error="bank")) == [second]
+    (only,) = await stage.qc.dead_letters.groups("billing", limit=1)
+    assert only.example == "a"
+
+
+async def test_what_is_meant_is_forgotten_and_the_rest_stays_in_order(stage: Stage) -> None:
+    mixed = [dead_letter(f"m-{n}", error="bank" if n % 2 else "code") for n in range(250)]
+    await with_dead_letters(stage.qc, stage.driver, *mixed)
+    told: list[Redrive] = []
+    result = await stage.qc.dead_letters.delete(
+        "billing", where=Filter(error="bank"), on_progress=told.append
+    )
+    assert result == Redrive(total=250, seen=250, moved=125, kept=125)
+    assert told[-1] == result
+    assert [each.seen for each in told] == [100, 200, 250]
+    assert await ids(stage.driver, "billing.dlq") == [f"m-{n}" for n in range(0, 250, 2)]
+    assert await ids(stage.driver, "billing") == []
+    assert await redelivered(stage) == {0}
+
+
+async def test_a_dry_run_forgets_nothing(stage: Stage) -> None:
+    await with_dead_letters(stage.qc, stage.driver, *letters(5))
+    plan = await stage.qc.dead_letters.delete("billing", limit=2, dry_run=True)
+    assert plan == Redrive(total=5, seen=2, moved=2, dry_run=True)
+    assert len(await ids(stage.driver, "billing.dlq")) == 5
+
+
+async def test_no_more_are_forgotten_than_were_asked_for(stage: Stage) -> None:
+    await with_dead_letters(stage.qc, stage.driver, *letters(250))
+    result = await stage.qc.dead_letters.delete("billing", limit=130)
+    assert result.moved == 130
+    assert await ids(stage.driver, "billing.dlq") == [f"m-{n}" for n in range(130, 250)]
+    with pytest.raises(ConfigError, match="limit"):
+        await stage.qc.dead_letters.delete("billing", limit=0)
+
+
+async def test_somebody_else_s_dead_letters_are_not_forgotten(stage: Stage) -> None:
+    one, two = shared(stage, "one"), shared(stage, "two")
+    async with running(one, two):
+        await stage.qc.publish(order_placed, Order("o-1"))
+        await stage.clock.settle()
+    assert (await stage.qc.dead_letters.delete("one")).moved == 1
+    (left,) = await stage.qc.dead_letters.list("graveyard")
+    assert left.queue == "two"
+
+
+async def test_a_connection_lost_while_forgetting_loses_nothing_else(stage: Stage) -> None:
+    await with_dead_letters(stage.qc, stage.driver, *letters(250))
+    acks = 0
+
+    def drop_later(state: Redrive) -> None:
+        nonlocal acks
+        acks += 1
+        stage.driver.fail("ack")
+
+    with pytest.raises(ConnectionLost):
+        await stage.qc.dead_letters.delete("billing", on_progress=drop_later)
+    assert acks == 1
+    await stage.clock.advance(60)
+    assert await ids(stage.driver, "billing.dlq") == [f"m-{n}" for n in range(100, 250)]
+
+
+async def test_forgetting_can_be_cancelled(stage: Stage) -> None:
+    await with_dead_letters(stage.qc, stage.driver, *letters(250))
+
+    def enough(state: Redrive) -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await stage.qc.dead_letters.delete("billing", on_progress=enough)
+    assert await ids(stage.driver, "billing.dlq") == [f"m-{n}" for n in range(100, 250)]
+
+
+async def test_where_they_are_is_nowhere_to_redrive_to(stage: Stage) -> None:
+    await with_dead_letters(stage.qc, stage.driver, *letters(1))
+    with pytest.raises(ConfigError, match="redrive them to another queue"):
+        await stage.qc.dead_letters.redrive("billing", to="billing.dlq")

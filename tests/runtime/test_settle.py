@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +32,8 @@ from queuecraft import (
     Retry,
 )
 from queuecraft.clock import Clock
-from queuecraft.codec.headers import DEAD_LETTER, size
+from queuecraft.codec.attempts import Attempt, attempts
+from queuecraft.codec.headers import ATTEMPTS, DEAD_LETTER, MAX_HEADERS, size
 from queuecraft.drivers.base import (
     ACCEPTED,
     Delivery,
@@ -59,6 +62,7 @@ from queuecraft.runtime.facts import Fact, Facts
 from queuecraft.runtime.settle import Settler
 from queuecraft.runtime.successor import dead_letter_of, failures, redrive_of, retry_of
 from queuecraft.testing import FakeClock, FaultyDriver, Ledger, failing
+from queuecraft.testing.faulty import FaultySubscription
 from tests.runtime.support import (
     Order,
     Stage,
@@ -158,7 +162,58 @@ def test_a_dead_letter_tells_its_story() -> None:
         "x-retry-count": 4,
         "x-failed-at": int(NOW * 1000),
         "x-reason": "handler-error",
+        "x-attempts": f'[[{int(NOW * 1000)},4,"ValueError: no money"]]',
     }
+
+
+def test_a_message_remembers_the_last_ten_of_its_failures() -> None:
+    message = delivered().sent
+    for number in range(1, 13):
+        failed = Attempt.of(NOW + number, number, "shop.Declined", "no money")
+        message = retry_of(Delivery(message, "billing"), number, NOW, failed)
+    letter = dead_letter_of(Delivery(message, "billing"), TARGET, 13, "nack", None, NOW + 13)
+    told = attempts(letter.headers)
+    assert [each.attempt for each in told] == list(range(4, 14))
+    assert {each.error for each in told[:-1]} == {"Declined: no money"}
+    assert told[-1] == Attempt(int((NOW + 13) * 1000), 13, "nack")
+    assert ATTEMPTS not in redrive_of(Delivery(letter, "billing.dlq"), "billing", NOW).headers
+
+
+def test_a_message_put_off_has_not_failed() -> None:
+    failed = retry_of(delivered(), 1, NOW, Attempt.of(NOW, 1, "ValueError", "no money"))
+    put_off = retry_of(Delivery(failed, "billing"), 1, NOW + 5)
+    assert attempts(put_off.headers) == attempts(failed.headers)
+
+
+def test_failures_of_another_queue_are_not_told_as_those_of_this_one() -> None:
+    old = dead_letter_of(delivered(), TARGET, 4, "handler-error", FAILURE, NOW - 99)
+    retried = retry_of(
+        Delivery(old, "graveyard"), 1, NOW, Attempt.of(NOW, 1, "OSError", "the disk is full")
+    )
+    assert attempts(retried.headers) == attempts(old.headers)
+    again = dead_letter_of(Delivery(old, "graveyard"), TARGET, 1, "nack", None, NOW)
+    assert [each.error for each in attempts(again.headers)] == ["nack"]
+
+
+@pytest.mark.parametrize(
+    "value", ["", "[", "[[1]]", '[["a",1,"b"]]', "[" * 5000, b"\xff", 5, None, '{"a": 1}']
+)
+def test_failures_that_cannot_be_read_are_none(value: Any) -> None:
+    assert attempts({ATTEMPTS: value}) == ()
+
+
+def test_failures_from_elsewhere_are_cut_short() -> None:
+    (told,) = attempts({ATTEMPTS: json.dumps([[1, 1, "x" * 60_000]])})
+    assert len(told.error) <= 120
+
+
+def test_where_headers_are_full_the_failures_are_left_out() -> None:
+    full = delivered(headers={"mine": "x" * (MAX_HEADERS - 60)})
+    failed = Attempt.of(NOW, 1, "ValueError", "no money")
+    assert ATTEMPTS not in retry_of(full, 1, NOW, failed).headers
+    letter = dead_letter_of(full, TARGET, 1, "nack", None, NOW)
+    assert ATTEMPTS not in letter.headers
+    assert letter.headers["mine"] == full.sent.headers["mine"]
 
 
 def test_a_dead_letter_goes_through_its_exchange() -> None:
@@ -897,6 +952,39 @@ async def test_a_broker_that_never_answers_does_not_make_a_handler_run_hot(
         stage.driver.heal()
         await stage.clock.advance(120)
         assert len(await ids(stage.driver, "billing.dlq")) == 1
+
+
+async def test_a_retry_that_the_broker_does_not_take_yet_keeps_no_other_message_from_being_acked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    may_move, move = asyncio.Event(), FaultySubscription.move
+
+    async def held_up(self: FaultySubscription, moves: Sequence[Move]) -> Sequence[Receipt]:
+        await may_move.wait()
+        return await move(self, moves)
+
+    monkeypatch.setattr(FaultySubscription, "move", held_up)
+    handled: list[str] = []
+
+    async def charge(order: Order, message: Message) -> None:
+        if order.id == "bad" and message.attempt == 1:
+            raise ValueError("no money")
+        handled.append(order.id)
+
+    async with staged(inline=False) as stage:
+        billing = stage.qc.worker("billing", prefetch=4).on(order_placed, charge)
+        async with running(billing):
+            good = [f"o-{n}" for n in range(20)]
+            for id in ("bad", *good):
+                await stage.qc.publish(order_placed, Order(id))
+            await stage.clock.advance(1)
+            assert handled == good
+            (info,) = await stage.driver.inspect(["billing"])
+            assert (info.ready, info.in_flight) == (0, 1)
+
+            may_move.set()
+            await stage.clock.advance(5)
+            assert handled == [*good, "bad"]
 
 
 async def test_a_crash_between_send_and_ack_of_a_dead_letter_duplicates_but_never_loses() -> None:

@@ -40,6 +40,7 @@ ERROR_TYPE = "x-error-type"
 TRACEBACK = "x-traceback"
 FAILED_AT = "x-failed-at"
 REASON = "x-reason"
+ATTEMPTS = "x-attempts"
 
 TRACEPARENT = "traceparent"
 TRACESTATE = "tracestate"
@@ -57,6 +58,7 @@ DEAD_LETTER = frozenset(
         RETRY_COUNT,
         FAILED_AT,
         REASON,
+        ATTEMPTS,
     }
 )
 """What a dead letter has and its original had not; a redrive takes them off again."""

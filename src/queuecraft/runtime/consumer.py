@@ -12,6 +12,7 @@ from queuecraft.drivers.base import ConnectionLost, Delivery, Queue
 from queuecraft.model.errors import QueueError
 from queuecraft.model.outcome import POSTPONED, Acked, Outcome, Postponed, PutOff, Retried
 from queuecraft.model.policy import Policy
+from queuecraft.model.printable import printable
 from queuecraft.runtime.admission import Admission
 from queuecraft.runtime.connection import Connection
 from queuecraft.runtime.counters import Counters
@@ -224,7 +225,7 @@ class Consumer:
         self.log.error(
             "handler of %s in %s ignores its cancellation; it is left alone, and another runner "
             "takes its place",
-            slot.delivery.sent.id,
+            printable(slot.delivery.sent.id),
             self.queue.name,
         )
         self.leave_rest(slot)
@@ -378,7 +379,7 @@ class Consumer:
         self.tally.timed_out()
         self.log.warning(
             "handler of %s in %s has not returned in time, and its connection is lost",
-            delivery.sent.id,
+            printable(delivery.sent.id),
             self.queue.name,
         )
 
@@ -425,6 +426,10 @@ class Consumer:
         """Tell the broker everything that was decided so far."""
         settler.flushing = True
         try:
+            if settler.acks:
+                await settler.flush_acks()
+                if self.intake.idle:  # there is room for more, whatever moves are waited for
+                    self.intake.wake()
             await settler.flush()
             while settler.waiting and not settler.void:
                 await settler.flush()
@@ -465,8 +470,8 @@ class Consumer:
         self.log.error(
             "message %s of %s cannot be dead-lettered: %s. The queue is paused; mend this, then "
             "resume the worker",
-            delivery.sent.id,
+            printable(delivery.sent.id),
             self.queue.name,
-            error,
+            printable(str(error)),
         )
         self.pause(f"a dead letter cannot be written: {error}")

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import TypeAlias
 
 from queuecraft.clock import Clock
-from queuecraft.drivers.base import Driver, Queue
+from queuecraft.drivers.base import Delivery, Driver, Queue, QueueInfo
+from queuecraft.failpoints import failpoint
 from queuecraft.model.errors import ConfigError, ConnectionLost, QueueError
+from queuecraft.runtime.canary import Canary
 from queuecraft.runtime.connection import Connection
 from queuecraft.runtime.dead_message import DeadMessage, Filter
+from queuecraft.runtime.failure_groups import TURN, FailureGroup, grouped
 from queuecraft.runtime.redrive import BATCH, Redrive, Run, Sweep, is_meant
 
-__all__ = ["DeadLetters", "DeadMessage", "Filter", "Redrive"]
+__all__ = ["DeadLetters", "DeadMessage", "FailureGroup", "Filter", "Redrive"]
 
 LOOK = 10_000  # dead letters looked at for a list, unless its limit is higher
+Groups: TypeAlias = list[FailureGroup]  # in the class, `list` is something else
+
+NEAR = 2_000  # dead letters at the head, where the examples of groups are
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +40,18 @@ class _Place:
         infos = await self.driver.inspect([self.queue])
         return (infos[0].ready or 0) if infos else 0
 
-    async def targets(self, named: str) -> set[str]:
-        """The queues it may be sent to: those the broker tells of, and one that somebody names."""
-        known = [*await self.driver.inspect(), *await self.driver.inspect([named])]
-        return {info.name for info in known} - {self.queue}
+    async def others(self, *named: str) -> dict[str, QueueInfo]:
+        """The other queues: those the broker tells of, and any that somebody names."""
+        known = [*await self.driver.inspect(), *await self.driver.inspect(named)]
+        return {info.name: info for info in known if info.name != self.queue}
 
-    async def sweep(self) -> Sweep:
-        total = await self.total()
-        subscription = await self.driver.subscribe(Queue(self.queue), prefetch=max(total, 1))
-        return Sweep(subscription, total, self.lost)
+    async def sweep(self, total: int | None = None, most: int | None = None) -> Sweep:
+        """A walk through `total` of them, or through all; no more than `most` held at a time."""
+        total = await self.total() if total is None else total
+        held = max(1, total if most is None else min(total, most))
+        subscription = await self.driver.subscribe(Queue(self.queue), prefetch=held)
+        partitioned = self.driver.traits.partitioned
+        return Sweep(subscription, min(total, held), self.lost, partitioned=partitioned)
 
 
 class DeadLetters:
@@ -58,17 +69,24 @@ class DeadLetters:
         self._names = names
 
     async def list(
-        self, queue: str, *, where: Filter | None = None, limit: int = 100
+        self, queue: str, *, where: Filter | None = None, limit: int = 100, look: int = LOOK
     ) -> list[DeadMessage]:
-        """Dead letters of a queue, oldest first, without taking them out. Looks at the first
-        10,000, or at `limit` if that is more."""
-        _check_above_zero("list", limit=limit)
+        """Dead letters of a queue, oldest first, without taking them out. To find those of a filter
+        it looks at the first 10,000 (`look`), or at `limit` if that is more."""
+        _check_above_zero("list", limit=limit, look=look)
         async with self._look(queue) as place:
-            peeked = await place.driver.peek(place.queue, max(limit, LOOK))
+            chosen = where is not None or place.owner is not None
+            peeked = await place.driver.peek(place.queue, max(limit, look) if chosen else limit)
         now = self._time()
-        letters = map(DeadMessage.of, peeked)
-        meant = (each for each in letters if is_meant(each, place.owner, where, now))
-        return [letter for letter, _ in zip(meant, range(limit), strict=False)]
+        found: list[DeadMessage] = []
+        for number, letter in enumerate(map(DeadMessage.of, peeked), 1):
+            if is_meant(letter, place.owner, where, now):
+                found.append(letter)
+                if len(found) == limit:
+                    break
+            if number % TURN == 0:
+                await asyncio.sleep(0)
+        return found
 
     async def count(self, queue: str) -> int:
         """How many dead letters a queue has."""
@@ -79,18 +97,90 @@ class DeadLetters:
             peeked = await place.driver.peek(place.queue, total)
         return sum(DeadMessage.of(each).queue == place.owner for each in peeked)
 
+    async def find(self, queue: str, id: str) -> DeadMessage | None:
+        """One dead letter by its id, wherever in the queue it is; None if it is not there."""
+        async with self._look(queue) as place:
+            total = await place.total()
+            for look in sorted({min(NEAR, total), min(LOOK, total), total} - {0}):
+                for delivery in await place.driver.peek(place.queue, look):
+                    if delivery.sent.id == id:
+                        letter = DeadMessage.of(delivery)
+                        if place.owner in (None, letter.queue):
+                            return letter
+        return None
+
+    async def groups(self, queue: str, *, where: Filter | None = None, limit: int = LOOK) -> Groups:
+        """What failed alike, the largest group first, among the first `limit` dead letters."""
+        _check_above_zero("groups", limit=limit)
+        async with self._look(queue) as place:
+            peeked = await place.driver.peek(place.queue, limit)
+        now = self._time()
+        letters = map(DeadMessage.of, peeked)
+        meant = (each for each in letters if is_meant(each, place.owner, where, now))
+        return await grouped(meant, place.queue)
+
     async def purge(self, queue: str) -> int:
         """Forget all dead letters of a queue for good; says how many."""
         async with self._look(queue) as place:
             if place.owner is None:
                 return await place.driver.purge(place.queue)
-            forgotten = 0
-            async with await place.sweep() as sweep:
+        return (await self.delete(queue)).moved
+
+    async def delete(
+        self,
+        queue: str,
+        *,
+        where: Filter | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
+        on_progress: Callable[[Redrive], object] | None = None,
+    ) -> Redrive:
+        """Forget dead letters for good: all of them or those of a filter, at most `limit`; `moved`
+        says how many. A dry run only counts.
+
+        The rest stays in its place, in order, and however this is interrupted, nothing else is
+        forgotten.
+        """
+        _check_above_zero("delete", limit=limit)
+        async with self._look(queue) as place:
+            total = await place.total()
+            now = self._time()
+            state = Redrive(total=total, dry_run=dry_run)
+
+            def choose(batch: Sequence[Delivery]) -> list[Delivery]:
+                nonlocal state
+                chosen: list[Delivery] = []
+                seen = 0
+                for each in batch:
+                    if limit is not None and state.moved + len(chosen) >= limit:
+                        break
+                    seen += 1
+                    if is_meant(DeadMessage.of(each), place.owner, where, now):
+                        chosen.append(each)
+                state = replace(
+                    state,
+                    seen=state.seen + seen,
+                    moved=state.moved + len(chosen),
+                    kept=state.kept + seen - len(chosen),
+                )
+                return chosen
+
+            if dry_run:
+                choose(await place.driver.peek(place.queue, total))
+                _tell(on_progress, state)
+                return state
+            async with await place.sweep(total) as sweep:
                 async for batch in sweep.batches():
-                    its = [each for each in batch if DeadMessage.of(each).queue == place.owner]
-                    await sweep.forget(its)
-                    forgotten += len(its)
-            return forgotten
+                    before = state
+                    try:
+                        await sweep.forget(choose(batch))
+                    except BaseException:
+                        state = before
+                        raise
+                    _tell(on_progress, state)
+                    if limit is not None and state.moved >= limit:
+                        break
+            return state
 
     async def redrive(
         self,
@@ -99,6 +189,8 @@ class DeadLetters:
         where: Filter | None = None,
         limit: int | None = None,
         rate: float | None = None,
+        canary: int | None = None,
+        patience: float = 30.0,
         dry_run: bool = False,
         to: str | None = None,
         on_progress: Callable[[Redrive], object] | None = None,
@@ -106,20 +198,27 @@ class DeadLetters:
         """Send dead letters back to the queue that failed them, with a clean slate of attempts.
 
         All of them or those of a filter, at most `limit`, at most `rate` a second; a dry run only
-        counts. Cancel the task to stop it: what has moved has moved, the rest stays where it was.
+        counts. With a `canary`, so many go ahead alone, and the rest follows only if none of them
+        dies again and nothing of them is seen to be under way after `patience` seconds at the
+        latest; else `stopped` says why not. Where the broker cannot tell that they were handled,
+        the whole patience is waited for one to die.
+
+        Cancel the task to stop it: what has moved has moved, the rest stays where it was.
         Interrupted in any other way, nothing is lost; the last batch of up to 100 messages, or
         with a rate the last message, may be sent twice.
         """
-        _check_above_zero("redrive", limit=limit, rate=rate)
+        _check_above_zero("redrive", limit=limit, rate=rate, canary=canary, patience=patience)
         async with self._look(queue) as place:
-            targets = await place.targets(to or queue.removesuffix(".dlq"))
-            if to is not None and to not in targets:
+            others = await place.others(to or queue.removesuffix(".dlq"))
+            if to == place.queue:
+                raise ConfigError(f"the dead letters are in {to!r}; redrive them to another queue")
+            if to is not None and to not in others:
                 raise ConfigError(f"there is no queue {to!r} to redrive to")
             total = await place.total()
             run = Run(
                 self._clock,
                 state=Redrive(total=total, dry_run=dry_run),
-                targets=targets,
+                targets=set(others),
                 where=where,
                 owner=place.owner,
                 to=to,
@@ -132,12 +231,60 @@ class DeadLetters:
                 for start in range(0, len(peeked), BATCH):
                     await run.drive(peeked[start : start + BATCH], None)
                 return run.state
-            async with await place.sweep() as sweep:
+            if canary is not None:
+                await self._send_ahead(place, run, others, canary, patience)
+                if run.state.stopped is not None or not run.state.moved or run.full:
+                    return run.state
+            async with await place.sweep(total - run.state.moved) as sweep:
                 async for batch in sweep.batches():
                     await run.drive(batch, sweep)
                     if run.full:
                         break
             return run.state
+
+    async def _send_ahead(
+        self,
+        place: _Place,
+        run: Run,
+        others: dict[str, QueueInfo],
+        size: int,
+        patience: float,
+    ) -> None:
+        """Let the first few go alone, and see what becomes of them. They are taken out in a walk
+        of their own: while it is waited for them, nothing is held."""
+        held = await place.driver.inspect([place.queue])
+        canary = Canary(
+            place.driver,
+            self._clock,
+            before={**others, **{info.name: info for info in held}},
+            source=place.queue,
+            graves=self._grave_among({place.queue, *others}),
+        )
+        ahead = run.ahead(size, canary.note)
+        total = run.state.total
+        # Most often they are among the first; a filter may mean the last of all.
+        for most in sorted({min(total, size + NEAR), total}):
+            async with await place.sweep(total - ahead.state.moved, most) as sweep:
+                async for batch in sweep.batches():
+                    await ahead.drive(batch, sweep)
+                    if ahead.full:
+                        break
+            if ahead.full or most == total:
+                break
+            moved = ahead.state.moved
+            ahead.state = replace(run.state, seen=moved, moved=moved)
+        moved = ahead.state.moved
+        if not moved:
+            run.state = ahead.state
+            run.tell()
+            return
+        # What stays has to be looked at again, and is counted then.
+        run.state = replace(run.state, seen=moved, moved=moved, waiting=True)
+        run.tell()
+        stopped = await canary.verdict(run.id, patience)
+        run.state = replace(run.state, waiting=False, stopped=stopped)
+        run.tell()
+        failpoint("redrive.after_canary")
 
     @asynccontextmanager
     async def _look(self, queue: str) -> AsyncGenerator[_Place]:
@@ -149,7 +296,7 @@ class DeadLetters:
 
         try:
             known, usual = self._names(queue), f"{queue}.dlq"
-            candidates = [name for name in (known, usual) if name is not None]
+            candidates = [name for name in dict.fromkeys((known, usual)) if name is not None]
             existing = {info.name for info in await driver.inspect(candidates)}
             for name in candidates:
                 if name in existing:
@@ -161,8 +308,22 @@ class DeadLetters:
             raise
         raise ConfigError(f"queue {queue!r} has no dead-letter queue; tried {usual!r}")
 
+    def _grave_among(self, known: set[str]) -> Callable[[str], str | None]:
+        """Which of the known queues holds the dead letters of another."""
+
+        def grave(queue: str) -> str | None:
+            candidates = (self._names(queue), f"{queue}.dlq")
+            return next((each for each in candidates if each != queue and each in known), None)
+
+        return grave
+
     def _time(self) -> datetime:
         return datetime.fromtimestamp(self._clock.now(), UTC)
+
+
+def _tell(on_progress: Callable[[Redrive], object] | None, state: Redrive) -> None:
+    if on_progress is not None:
+        on_progress(state)
 
 
 def _check_above_zero(operation: str, **values: float | None) -> None:

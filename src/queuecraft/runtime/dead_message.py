@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from queuecraft.codec.attempts import Attempt, attempts
 from queuecraft.codec.headers import (
     DEAD_LETTER,
     ERROR,
@@ -46,6 +47,8 @@ class DeadMessage:
     content_type: str | None = None
     content_encoding: str | None = None
     headers: Mapping[str, HeaderValue] = field(default_factory=dict)
+    attempts: tuple[Attempt, ...] = ()
+    """The last ten that failed, the oldest first."""
 
     @classmethod
     def of(cls, delivery: Delivery) -> DeadMessage:
@@ -66,12 +69,13 @@ class DeadMessage:
             error_type=text(ERROR_TYPE),
             traceback=text(TRACEBACK),
             failures=count(headers, RETRY_COUNT),
-            failed_at=_moment(when),
+            failed_at=moment(when),
             key=sent.key,
             body=sent.body,
             content_type=sent.content_type,
             content_encoding=sent.content_encoding,
             headers={name: value for name, value in headers.items() if name not in DEAD_LETTER},
+            attempts=attempts(headers),
         )
 
     @property
@@ -126,7 +130,12 @@ class Filter:
         )
 
 
-def _moment(value: object) -> datetime | None:
+def moment(value: object) -> datetime | None:
+    """A time in milliseconds, as headers have it; None for anything else.
+
+    >>> moment(1500), moment("yesterday")
+    (datetime.datetime(1970, 1, 1, 0, 0, 1, 500000, tzinfo=datetime.timezone.utc), None)
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:

@@ -15,6 +15,7 @@ from queuecraft.runtime.connection import Connection
 from queuecraft.runtime.depends import Overrides
 from queuecraft.runtime.facts import Facts
 from queuecraft.runtime.handler import Middleware
+from queuecraft.runtime.pauses import Pauses
 from queuecraft.runtime.publication import Publishing, PublishMiddleware
 from queuecraft.runtime.publisher import Publisher
 from queuecraft.runtime.signals import Signals
@@ -33,10 +34,13 @@ class Engine:
     publisher: Publisher
     signals: Signals
     watchdog: Watchdog
+    pauses: Pauses
     policy: Policy
     publishing: Publishing
     middleware: list[Middleware] = field(default_factory=list)
     overrides: Overrides = field(default_factory=Overrides)
+    at_rest: Callable[[], Awaitable[None]] | None = None
+    """What is called when a worker has stopped."""
     closing: list[Callable[[], Awaitable[Any]]] = field(default_factory=list)
     """What is called in the end, for middleware that holds something open."""
     watched: list[Any] = field(default_factory=list)

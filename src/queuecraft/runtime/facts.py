@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -62,9 +62,20 @@ class WorkerResumed(Fact, frozen=True, eq=False, kw_only=True):
 
 
 class MessagesPublished(Fact, frozen=True, eq=False, kw_only=True):
-    """The broker has accepted these messages."""
+    """The broker has accepted these messages, `at` this time, in seconds since the epoch."""
 
     messages: Sequence[Outgoing]
+    at: float | None = None
+
+
+class PublishFailed(Fact, frozen=True, eq=False, kw_only=True):
+    """The broker did not take these messages, or did not say so in time; `error` is what was said
+    of the first. Who published them has been told."""
+
+    name: str
+    count: int
+    error_type: str
+    error: str
 
 
 class MessagesDelivered(Fact, frozen=True, eq=False, kw_only=True):
@@ -298,14 +309,24 @@ class Facts:
             )
         return bool(found)
 
+    @property
+    def observers(self) -> Mapping[type[Fact], tuple[Callable[[Any], object], ...]]:
+        """Who observes the kinds that somebody has asked about; the same object for ever. For
+        those who have a fact with each message: they save the call of `wants`."""
+        return self._for
+
     def emit(self, fact: Fact) -> None:
         """Tell the observers. One that fails is logged and changes nothing."""
-        if not self.wants(type(fact)):
-            return
-        for observer in self._for[type(fact)]:
+        kind = type(fact)
+        if kind in self._for or self.wants(kind):
+            self.tell(self._for[kind], fact)
+
+    def tell(self, observers: Iterable[Callable[[Any], object]], fact: Fact) -> None:
+        """Tell these observers, who are those of its kind."""
+        for observer in observers:
             try:
                 result = observer(fact)
-                if inspect.iscoroutine(result):
+                if result is not None and inspect.iscoroutine(result):
                     self._start(result)
             except (Exception, asyncio.CancelledError):  # the latter from a future it looked at
                 name = getattr(observer, "__qualname__", type(observer).__qualname__)

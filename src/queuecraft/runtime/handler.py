@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, TypeAlias, cast, get_args, get_origin
 
 from queuecraft.codec import Codec
 from queuecraft.model.envelope import Delivery
@@ -170,8 +170,9 @@ class Handler:
         return lambda delivery: chain(Message(delivery, decoder, control))
 
     def check(self, middleware: Sequence[Middleware]) -> None:
-        """Raise `ConfigError` if the middleware cannot be around it."""
-        if middleware and self.in_batches:
+        """Raise `ConfigError` if the middleware cannot be around it. Around a handler of lists is
+        what has a method `many`, which takes a `RunMany` and gives back another."""
+        if self.in_batches and not all(hasattr(each, "many") for each in middleware):
             raise ConfigError(
                 f"handler {self.name} of {self.pattern!r} takes batches, and middleware wraps the "
                 "handling of one message; give it a worker, and a QueueCraft, without middleware"
@@ -203,7 +204,10 @@ class Handler:
                 message.payload  # noqa: B018  one that cannot be read is not given to the handler
             return message
 
-        return read, provision or run
+        handle: RunMany = provision or run
+        for wrap in reversed(middleware):
+            handle = cast("Any", wrap).many(handle)
+        return read, handle
 
     def _function(self, threads: Threads) -> Callable[..., Awaitable[object]]:
         """The function, to be awaited, in a thread if it is sync."""

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 from queuecraft.model.errors import ConfigError, PublishError, QueueError, UnsupportedFeature
 from queuecraft.model.event import Event
@@ -57,17 +57,48 @@ PublishMiddleware: TypeAlias = Callable[[Publish], Publish]
 """
 
 
+class PublishOne(Protocol):
+    """Publishes one payload; returns its id."""
+
+    def __call__(
+        self, target: object, payload: object, options: PublishOptions, /
+    ) -> Awaitable[str]: ...
+
+
+class PublishMany(Protocol):
+    """Publishes many payloads; an id or an error for each."""
+
+    def __call__(
+        self,
+        target: object,
+        payloads: Iterable[object],
+        options: PublishOptions,
+        /,
+        *,
+        atomic: bool = False,
+    ) -> Awaitable[list[str | QueueError]]: ...
+
+
+class Way(NamedTuple):
+    """How payloads get to the broker, one at a time and many."""
+
+    publish: PublishOne
+    publish_many: PublishMany
+
+
 class Publishing:
     """The way from a payload to the broker, middleware and all; without any, the publisher's own.
 
     It is put together anew whenever middleware is added, and never while something is published.
+    Middleware with a method `enclose`, which takes a `Way` and gives back another, is around all
+    the rest: `publish_many` stays one call to it, also an atomic one.
     """
 
     def __init__(self, publisher: Publisher, middleware: Iterable[PublishMiddleware] = ()) -> None:
         self.middleware: list[PublishMiddleware] = []
-        self.publish = publisher.publish
+        self.publish: PublishOne = publisher.publish
         """Publishes one payload."""
-        self.publish_many = publisher.publish_many
+        self.publish_many: PublishMany = publisher.publish_many
         """Publishes many."""
         self._publisher = publisher
         self.add(middleware)
@@ -78,7 +109,8 @@ class Publishing:
         if not given:
             return
         chain: Publish = self._innermost
-        for wrap in reversed(self.middleware + given):
+        around = [each for each in self.middleware + given if not hasattr(each, "enclose")]
+        for wrap in reversed(around):
             wrapped: object = wrap(chain)
             if inspect.iscoroutine(wrapped):
                 wrapped.close()
@@ -88,8 +120,20 @@ class Publishing:
             chain = wrapped
         self.middleware += given
         self._chain = chain
-        self.publish = self._through
-        self.publish_many = self._many_through
+        way = Way(self._publisher.publish, self._publisher.publish_many)
+        if around:
+            way = Way(self._through, self._many_through)
+        self.publish, self.publish_many = self._enclosed(way)
+
+    def around(self, publish: PublishOne) -> PublishOne:
+        """Another way to keep a message, with what encloses publishing around it."""
+        return self._enclosed(Way(publish, self.publish_many)).publish
+
+    def _enclosed(self, way: Way) -> Way:
+        for each in reversed(self.middleware):
+            if (enclose := getattr(each, "enclose", None)) is not None:
+                way = enclose(way)
+        return way
 
     def _innermost(self, publication: Publication) -> Awaitable[str]:
         return self._publisher.publish(publication.target, publication.payload, publication.options)

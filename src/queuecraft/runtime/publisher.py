@@ -13,7 +13,7 @@ from queuecraft.model.errors import PublishError, QueueError, UnsupportedFeature
 from queuecraft.model.settings import Settings
 from queuecraft.runtime.connection import Connection
 from queuecraft.runtime.entry import Entry
-from queuecraft.runtime.facts import Facts, MessagesPublished
+from queuecraft.runtime.facts import Facts, MessagesPublished, PublishFailed
 from queuecraft.runtime.options import Details, PublishOptions, drops
 from queuecraft.runtime.recipe import Recipe, Recipes
 from queuecraft.runtime.sender import BATCH, Sender
@@ -41,6 +41,7 @@ class Publisher:
         self._connection = connection
         self._now = clock.now
         self._facts = facts
+        self._observers = facts.observers
         self._recipes = Recipes(connection, codec, settings, clock)
         self._sender = Sender(connection, settings, clock, self._count)
         self._reply = Recipe("", bytes, codec, clock.now, queue="")
@@ -85,6 +86,8 @@ class Publisher:
             (answer,) = await self._settle(driver, entry, result)
         if isinstance(answer, str):
             return answer
+        if self._facts.wants(PublishFailed):
+            self._tell_failures(recipe.name, [answer])
         raise answer
 
     async def reply(self, message: Outgoing) -> None:
@@ -127,6 +130,8 @@ class Publisher:
                 answers = [errors.get(at) or next(rest) for at in range(len(chunk))]
             results += answers
             await asyncio.sleep(0)
+        if self._facts.wants(PublishFailed):
+            self._tell_failures(recipe.name, results)
         return results
 
     async def flush(self) -> None:
@@ -175,9 +180,22 @@ class Publisher:
 
     def _count(self, accepted: Sequence[Outgoing]) -> None:
         self.sent += len(accepted)
-        self.last_success = self._now()
-        if self._facts.wants(MessagesPublished):
-            self._facts.emit(MessagesPublished(messages=accepted))
+        self.last_success = now = self._now()
+        try:
+            observers = self._observers[MessagesPublished]
+        except KeyError:
+            self._facts.wants(MessagesPublished)  # which finds out
+            observers = self._observers[MessagesPublished]
+        if observers:
+            self._facts.tell(observers, MessagesPublished(messages=accepted, at=now))
+
+    def _tell_failures(self, name: str, results: Sequence[str | QueueError]) -> None:
+        failed = [each for each in results if isinstance(each, QueueError)]
+        if failed:
+            kind, text = type(failed[0]).__name__, failed[0].message
+            self._facts.emit(
+                PublishFailed(name=name, count=len(failed), error_type=kind, error=text)
+            )
 
     async def _give_way(self) -> None:
         self._budget = YIELD_EVERY

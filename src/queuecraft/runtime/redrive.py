@@ -21,6 +21,8 @@ from queuecraft.runtime.successor import redrive_of
 
 BATCH = 100
 LONGEST = 200  # bytes of one error: what a message says of itself may be of any size
+WAIT = 0.5  # seconds for the next batch
+SLOW = 10  # times to wait for it, where a consumer is given its share bit by bit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,8 @@ class Redrive:
     refused: int = 0  # their queue is unknown, or would not take them
     dry_run: bool = False
     errors: tuple[str, ...] = ()
+    waiting: bool = False  # the canary is sent back; what becomes of it is not known yet
+    stopped: str | None = None  # why the canary was not followed by the rest
 
     @property
     def done(self) -> bool:
@@ -50,20 +54,30 @@ class Sweep:
     place at the end, in order, however the walk ends; what arrives meanwhile is for the next."""
 
     def __init__(
-        self, subscription: Subscription, total: int, lost: Callable[[QueueError], None]
+        self,
+        subscription: Subscription,
+        total: int,
+        lost: Callable[[QueueError], None],
+        *,
+        partitioned: bool = False,
     ) -> None:
         self._subscription = subscription
         self._total = total
         self._lost = lost
+        self._tries = SLOW if partitioned else 1
         self._left: dict[Delivery, None] = {}
 
     async def batches(self) -> AsyncIterator[Sequence[Delivery]]:
         """Everything, each once."""
-        seen = 0
+        seen = tried = 0
         while seen < self._total:
-            batch = await self._subscription.receive(min(BATCH, self._total - seen), 0.5)
+            batch = await self._subscription.receive(min(BATCH, self._total - seen), WAIT)
             if not batch:
-                return
+                tried += 1
+                if tried == self._tries:
+                    return
+                continue
+            tried = 0
             seen += len(batch)
             self._left.update(dict.fromkeys(batch))
             yield batch
@@ -118,8 +132,12 @@ class Run:
         limit: int | None,
         rate: float | None,
         on_progress: Callable[[Redrive], object] | None,
+        on_moved: Callable[[Move], object] | None = None,
+        id: str | None = None,
     ) -> None:
         self.state = state
+        self.id = id or f"redrive-{os.urandom(8).hex()}"
+        """What tells the messages of this redrive from others, as their `x-replay-id`."""
         self._clock = clock
         self._targets = targets
         self._where = where
@@ -128,14 +146,35 @@ class Run:
         self._limit = limit
         self._rate = rate
         self._on_progress = on_progress
+        self._on_moved = on_moved
         self._next = clock.monotonic()
         self._now = datetime.fromtimestamp(clock.now(), UTC)
-        self._id = f"redrive-{os.urandom(8).hex()}"
 
     @property
     def full(self) -> bool:
         """Whether as many have moved as were asked for."""
         return self._limit is not None and self.state.moved >= self._limit
+
+    def ahead(self, most: int, on_moved: Callable[[Move], object]) -> Run:
+        """A run of the same redrive that sends the first few alone, and tells nobody but this."""
+        return Run(
+            self._clock,
+            state=self.state,
+            targets=self._targets,
+            where=self._where,
+            owner=self._owner,
+            to=self._to,
+            limit=most if self._limit is None else min(most, self._limit),
+            rate=self._rate,
+            on_progress=None,
+            on_moved=on_moved,
+            id=self.id,
+        )
+
+    def tell(self) -> None:
+        """Say how far it has come to whoever asked."""
+        if self._on_progress is not None:
+            self._on_progress(self.state)
 
     async def drive(self, batch: Iterable[Delivery], sweep: Sweep | None) -> None:
         """Send a batch back, as far as it is meant; without a sweep, only count."""
@@ -149,8 +188,7 @@ class Run:
             if moves and sweep is not None:
                 await self._pace()
                 await self._carry_out(sweep, moves)
-            if self._on_progress is not None:
-                self._on_progress(self.state)
+            self.tell()
 
     def _room_beside(self, chosen: int) -> bool:
         at_once = BATCH if self._rate is None else 1
@@ -171,7 +209,7 @@ class Run:
         if self.state.dry_run:
             self._count(moved=1)
             return None
-        return Move(delivery, redrive_of(delivery, target, self._clock.now(), replay_id=self._id))
+        return Move(delivery, redrive_of(delivery, target, self._clock.now(), replay_id=self.id))
 
     async def _carry_out(self, sweep: Sweep, moves: Sequence[Move]) -> None:
         receipts = await sweep.move(moves)
@@ -181,6 +219,8 @@ class Run:
             error = getattr(receipt, "error", None)
             if receipt is ACCEPTED:
                 self._count(moved=1)
+                if self._on_moved is not None:
+                    self._on_moved(move)
             elif isinstance(receipt, Unknown) and isinstance(error, ConnectionLost):
                 lost = error
             else:

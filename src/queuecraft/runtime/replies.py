@@ -15,6 +15,7 @@ from queuecraft.model.errors import ConfigError, PayloadError, QueueError
 from queuecraft.model.ids import new_id
 from queuecraft.model.naming import REPLIES
 from queuecraft.model.outcome import Failure, Postponed, UnreadablePayload
+from queuecraft.model.printable import printable
 from queuecraft.model.types import Headers
 from queuecraft.runtime.handler import Call, Handler
 from queuecraft.runtime.publisher import Publisher
@@ -120,7 +121,9 @@ class Replies:
             async with asyncio.timeout(max(0.0, reply.expires_at - self._now())):
                 await self._publisher.reply(reply)
         except (QueueError, TimeoutError) as error:  # who asked is gone, or has given up
-            self.consumer.log.debug("the reply to %s is lost: %s", reply.correlation_id, error)
+            self.consumer.log.debug(
+                "the reply to %s is lost: %s", printable(reply.correlation_id or ""), error
+            )
 
     def _reply(
         self,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from queuecraft.clock import Clock, Timer
 from queuecraft.drivers.base import Delivery
 from queuecraft.model.outcome import Postponed, after_error
+from queuecraft.model.printable import printable
 from queuecraft.runtime.admission import Admission
 from queuecraft.runtime.handler import Call
 from queuecraft.runtime.settle import Settler
@@ -132,7 +133,7 @@ class Runner:
         if slot.lapsed:
             consumer.log.warning(
                 "handler of %s in %s returned after its ack timeout; its message is retried",
-                delivery.sent.id,
+                printable(delivery.sent.id),
                 delivery.queue,
             )
         elif not slot.by_hand:
@@ -155,7 +156,7 @@ class Runner:
             if not (isinstance(error, asyncio.CancelledError) and slot.lapsed):
                 consumer.log.error(
                     "handler of %s in %s failed after its message was settled",
-                    delivery.sent.id,
+                    printable(delivery.sent.id),
                     delivery.queue,
                     exc_info=error,
                 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from queuecraft.clock import Clock
+from queuecraft.codec.attempts import Attempt
 from queuecraft.codec.headers import TRACEBACK
 from queuecraft.drivers.base import (
     ACCEPTED,
@@ -84,7 +85,7 @@ class Settler:
         self.durations: list[float] = []
         self.held = 0
         self.void = False
-        self.flushing = False  # or about to
+        self.flushing = False  # acks, or about to; moves may take longer
         self._queue = queue
         self._owner = owner
         self._counters = counters
@@ -118,10 +119,12 @@ class Settler:
     async def flush(self) -> None:
         """Carry out everything decided so far."""
         if self.acks or self._unrun:
-            await self._flush_acks()
+            await self.flush_acks()
         if self._moves:
             moves, self._moves = self._moves, []
             if not self.void:
+                # Acks go on meanwhile: a broker that takes no messages needs its queues emptied.
+                self.flushing = False
                 await self._flush_moves(moves)
 
     async def close(self) -> None:
@@ -135,7 +138,8 @@ class Settler:
 
     # -- acks ----------------------------------------------------------------------------------
 
-    async def _flush_acks(self) -> None:
+    async def flush_acks(self) -> None:
+        """Carry out the acks alone: they do not have to wait for moves."""
         acks = self.acks.copy()
         durations = self.durations.copy()
         self.acks.clear()  # runners hold on to the lists themselves
@@ -185,7 +189,7 @@ class Settler:
         ):
             await self._moved(move, delivery, outcome, attempt, receipt)
         if self._unrun:
-            await self._flush_acks()
+            await self.flush_acks()
 
     async def _move(self, moves: Sequence[Move]) -> Sequence[Receipt]:
         if not moves:
@@ -240,14 +244,18 @@ class Settler:
     def _target(
         self, delivery: Delivery, outcome: Retried | PutOff | DeadLettered, attempt: int
     ) -> Outgoing:
-        if isinstance(outcome, Retried | PutOff):
-            return retry_of(delivery, attempt, self._clock.now() + outcome.delay)
+        now = self._clock.now()
+        if isinstance(outcome, Retried):
+            failure = outcome.failure
+            kind, text = (failure.error_type, failure.error) if failure else ("", outcome.reason)
+            failed = Attempt.of(now, attempt, kind, text)
+            return retry_of(delivery, attempt, now + outcome.delay, failed)
+        if isinstance(outcome, PutOff):
+            return retry_of(delivery, attempt, now + outcome.delay)
         target = self._queue.dead_letters
         if target is None:
             raise AssertionError("a dead letter without a place to keep it")
-        return dead_letter_of(
-            delivery, target, attempt, outcome.reason, outcome.failure, self._clock.now()
-        )
+        return dead_letter_of(delivery, target, attempt, outcome.reason, outcome.failure, now)
 
     # -- telling -------------------------------------------------------------------------------
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from queuecraft.codec.attempts import Attempt, and_one_more
 from queuecraft.codec.headers import (
+    ATTEMPTS,
     DEAD_LETTER,
     ERROR,
     ERROR_TYPE,
@@ -35,10 +37,17 @@ DEAD_RETRY_COUNT = "x-dead-retry-count"
 _STORY = DEAD_LETTER | {DEAD_RETRY_COUNT}
 
 
-def retry_of(delivery: Delivery, attempt: int, due_at: float) -> Outgoing:
+def retry_of(
+    delivery: Delivery, attempt: int, due_at: float, failed: Attempt | None = None
+) -> Outgoing:
     """The message that brings a delivery back to its own queue, one failure older."""
     headers = strip_broker_owned(delivery.sent.headers)
-    headers[_counter(delivery)] = attempt
+    counter = _counter(delivery)
+    headers[counter] = attempt
+    if failed is not None and counter == RETRY_COUNT:
+        headers[ATTEMPTS] = and_one_more(headers, failed)
+        if size(headers) > MAX_HEADERS:
+            del headers[ATTEMPTS]
     return msgspec.structs.replace(
         delivery.sent, exchange="", queue=delivery.queue, due_at=due_at, headers=headers
     )
@@ -63,6 +72,12 @@ def dead_letter_of(
         RETRY_COUNT: attempt - 1 if reason in (EXPIRED, CRASH_LOOP) else attempt,  # failures
         FAILED_AT: int(now * 1000),
     }
+    earlier = headers if _counter(delivery) == RETRY_COUNT else {}  # in this queue
+    if reason not in (EXPIRED, CRASH_LOOP):
+        kind, text = (failure.error_type, failure.error) if failure is not None else ("", reason)
+        story[ATTEMPTS] = and_one_more(earlier, Attempt.of(now, attempt, kind, str(text)))
+    elif ATTEMPTS in earlier:
+        story[ATTEMPTS] = earlier[ATTEMPTS]
     if failure is not None:
         story[ERROR] = trim(failure.error, MAX_ERROR)
         story[ERROR_TYPE] = trim(failure.error_type, MAX_ERROR)
@@ -119,6 +134,8 @@ def _counter(delivery: Delivery) -> str:
 
 def _fit(headers: dict[str, HeaderValue]) -> None:
     """Shorten the story until all headers are within the limit; the user's own stay as they are."""
+    if size(headers) > MAX_HEADERS:
+        headers.pop(ATTEMPTS, None)
     for name in (TRACEBACK, ERROR, ERROR_TYPE, REASON):
         excess = size(headers) - MAX_HEADERS
         if excess <= 0:

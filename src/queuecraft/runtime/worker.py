@@ -349,6 +349,11 @@ class Worker:
         return None if self._consumer is None else self._consumer.paused
 
     @property
+    def at_once(self) -> int:
+        """How many of its handlers may be at work at a time."""
+        return self._plan.concurrency
+
+    @property
     def in_threads(self) -> int:
         """How many of its handlers are at work in threads."""
         return 0 if self._threads is None else self._threads.busy
@@ -433,6 +438,7 @@ class Worker:
         engine, plan, stops = self._engine, self._plan, self._stops
         definition, policy = self.definition, self.policy
         await engine.connection.declare(definition)
+        held_back = await self._held_back(definition.name)
         if self._stops != stops:
             return  # stopped before it could begin
         control = ByHand()
@@ -486,6 +492,15 @@ class Worker:
         engine.watchdog.start()
         self._consumer.start()
         engine.facts.emit(WorkerStarted(worker=definition.name, queue=definition.name))
+        if held_back is not None:  # no runner has had its first turn yet
+            engine.pauses.hold(self, held_back)
+
+    async def _held_back(self, queue: str) -> str | None:
+        """Why it is not to consume, if somebody has paused its queue."""
+        engine = self._engine
+        if not engine.settings.presence:
+            return None
+        return await engine.pauses.before(queue, engine.facts.log, within=engine.settings.timeout)
 
     def _router(self, calls: Sequence[tuple[Handler, Call]]) -> Router[Call]:
         name = self.queue_name
@@ -581,6 +596,8 @@ class Worker:
             self._stopped.set()
         name = consumer.queue.name
         self._engine.facts.emit(WorkerStopped(worker=name, queue=name))
+        if self._engine.at_rest is not None:
+            await self._engine.at_rest()
 
 
 async def _first(*waits: Any) -> None:

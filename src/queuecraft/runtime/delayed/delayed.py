@@ -126,11 +126,15 @@ class Delayed:
             options["key"] = key
         if correlation_id is not None:
             options["correlation_id"] = correlation_id
+        return await self._engine.publishing.around(self._add)(target, payload, options)
+
+    async def _add(self, target: object, payload: object, options: PublishOptions) -> str:
         now = self._engine.clock.now()
         details = Details.of(options, now, self._engine.connection.traits)
         recipe = self._recipes.of(target)
         message = recipe.make_with(payload, details)
-        due = now + (delay or 0) if deliver_at is None else deliver_at.timestamp()
+        deliver_at = options.get("deliver_at")
+        due = now + options.get("delay", 0.0) if deliver_at is None else deliver_at.timestamp()
         await self._keep(Waiting(message, due, now, recipe.exchange))
         return message.id
 
