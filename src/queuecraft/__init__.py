@@ -32,10 +32,10 @@ from queuecraft.model.metadata import ConsumeMetadata, ParamMetadata, QueueMetad
 from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Policy, Retry
 from queuecraft.model.queue import Exchange, Queue
 from queuecraft.modules import queue_module, use_queue
-from queuecraft.observers.log import JsonFormatter
+from queuecraft.observers.log import ConsoleFormatter, JsonFormatter, LogContext
 from queuecraft.runtime.channel import channel, consume
 from queuecraft.runtime.counters import Metrics
-from queuecraft.runtime.dead_letters import DeadMessage, Filter, Redrive
+from queuecraft.runtime.dead_letters import DeadMessage, FailureGroup, Filter, Redrive
 from queuecraft.runtime.delayed import (
     CleanupResult,
     CleanupStats,
@@ -57,6 +57,7 @@ __all__ = [
     "CleanupStats",
     "ConfigError",
     "ConnectionLost",
+    "ConsoleFormatter",
     "ConsumeMetadata",
     "Credentials",
     "DeadLetter",
@@ -69,10 +70,12 @@ __all__ = [
     "Depends",
     "Event",
     "Exchange",
+    "FailureGroup",
     "Filter",
     "Health",
     "Journal",
     "JsonFormatter",
+    "LogContext",
     "Message",
     "Metrics",
     "NoDeadLetter",

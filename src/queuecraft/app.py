@@ -48,7 +48,9 @@ from queuecraft.runtime.facts import (
 from queuecraft.runtime.handler import Middleware, checked
 from queuecraft.runtime.health import Health
 from queuecraft.runtime.options import PublishOptions
+from queuecraft.runtime.pauses import Pauses
 from queuecraft.runtime.plan import WorkerOptions
+from queuecraft.runtime.presence import LifeSigns
 from queuecraft.runtime.publication import Publishing, PublishMiddleware
 from queuecraft.runtime.publisher import Publisher
 from queuecraft.runtime.registration import Given
@@ -142,6 +144,7 @@ class QueueCraft:
             publisher=publisher,
             signals=Signals(facts.log),
             watchdog=Watchdog(facts),
+            pauses=Pauses(connection, clock),
             policy=settings.policy,
             publishing=Publishing(publisher),
         )
@@ -159,6 +162,9 @@ class QueueCraft:
             self._delayed.check()
             facts.observe(WorkerStarted, lambda _: self._delayed.start())
         self._workers: list[Worker] = []
+        self._presence = LifeSigns(
+            self._engine, lambda: self._workers, lambda: self.connection_state
+        )
         self._named_queues: dict[str, Queue[Any]] = {}
         self._shutting_down: asyncio.Future[None] | None = None
 
@@ -737,6 +743,7 @@ class QueueCraft:
         for error in await asyncio.gather(*stops, return_exceptions=True):
             if error is not None:  # the rest is to be closed all the same
                 engine.facts.log.error("a worker did not stop well", exc_info=error)
+        await _by(deadline, self._presence.close())
         await self._requests.close()  # not before: what the workers finish may wait for replies
         await self._delayed.close(max(1.0, deadline - loop.time()))
         await _by(deadline, engine.publisher.flush())

@@ -5,5 +5,6 @@ from __future__ import annotations
 from queuecraft.admin.admin import Admin
 from queuecraft.admin.peeked import PeekedMessage
 from queuecraft.admin.unknown import UnknownQueue
+from queuecraft.admin.watch import Watch
 
-__all__ = ["Admin", "PeekedMessage", "UnknownQueue"]
+__all__ = ["Admin", "PeekedMessage", "UnknownQueue", "Watch"]

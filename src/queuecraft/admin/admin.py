@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 from queuecraft.admin.moving import Moving
 from queuecraft.admin.peeked import PeekedMessage
 from queuecraft.admin.unknown import UnknownQueue
+from queuecraft.admin.watch import Watch
 from queuecraft.drivers.base import (
     Binding,
     Delivery,
@@ -31,9 +33,12 @@ from queuecraft.model.errors import (
     UnsupportedFeature,
 )
 from queuecraft.model.naming import check_name
+from queuecraft.model.pause import Pause
+from queuecraft.model.presence import Presence
 from queuecraft.runtime.dead_letters import DeadLetters, DeadMessage
 from queuecraft.runtime.engine import Engine
 from queuecraft.runtime.plan import Plan, WorkerOptions
+from queuecraft.runtime.presence import NAME
 from queuecraft.runtime.redrive import BATCH, Redrive, Sweep
 
 
@@ -112,9 +117,33 @@ class Admin:
             deliveries = await self._peek(driver, queue, limit, force=force)
         return [PeekedMessage.of(delivery, decode) for delivery in deliveries]
 
+    def watch(self) -> Watch:
+        """Everything at a glance, as often as you like: queues with their rates, workers, what
+        failed alike, what happened, and in a word whether all is well.
+
+        >>> import asyncio
+        >>> from queuecraft import QueueCraft
+        >>> async def main() -> None:
+        ...     async with QueueCraft("local://") as qc:
+        ...         await qc.admin.declare("billing", "order.*")
+        ...         await qc.publish("order.placed", {"id": "o-1"})
+        ...         async with qc.admin.watch() as watch:
+        ...             overview = await watch.look()
+        ...         print(overview.status, *overview.reasons)
+        >>> asyncio.run(main())
+        critical 'billing' has messages waiting, and nobody consumes it.
+        """
+        return Watch(
+            self._engine,
+            queues=self.queues,
+            workers=self.workers,
+            pauses=self.pauses,
+            holds_dead_letters=self._holds_dead_letters,
+        )
+
     @property
     def dead_letters(self) -> DeadLetters:
-        """Dead letters: list, count, purge and redrive; the same as `qc.dead_letters`."""
+        """Dead letters: list, groups, find, redrive, delete; the same as `qc.dead_letters`."""
         return self._dead_letters
 
     @property
@@ -324,12 +353,81 @@ class Admin:
 
             # As many may be held as there are: what is not meant is kept back until the end.
             subscription = await driver.subscribe(Queue(source), prefetch=max(total, 1))
-            async with Sweep(subscription, total, lost) as sweep:
+            partitioned = driver.traits.partitioned
+            async with Sweep(subscription, total, lost, partitioned=partitioned) as sweep:
                 async for batch in sweep.batches():
                     await moving.drive(batch, sweep)
                     if moving.full:
                         break
             return moving.state
+
+    # -- workers and pauses --------------------------------------------------------------------
+
+    async def workers(self, *, listen: float = 0.0) -> list[Presence] | None:
+        """The processes with workers that have given a sign of life, and how they are; None where
+        the broker has no place for that. RabbitMQ keeps none: there it is what was heard since
+        this was first asked, or what is heard now, if it is to `listen` for so many seconds.
+
+        >>> import asyncio
+        >>> from queuecraft import QueueCraft
+        >>> async def main() -> None:
+        ...     async with QueueCraft("local://") as qc:
+        ...         await qc.worker("billing").on("order.*", print).start()
+        ...         while not (processes := await qc.admin.workers()):
+        ...             await asyncio.sleep(0.01)
+        ...         for process in processes:
+        ...             print(process.state, [worker.queue for worker in process.workers])
+        >>> asyncio.run(main())
+        connected ['billing']
+        """
+        async with self._broker() as driver:
+            notes = await driver.announced()
+            if listen > 0 and notes is not None and not driver.traits.keeps_notes:
+                await asyncio.sleep(listen)
+                notes = await driver.announced()
+        if notes is None:
+            return None
+        told = [Presence.read(note) for name, note in notes.items() if name.startswith(NAME)]
+        found = [each for each in told if each is not None]
+        return sorted(found, key=lambda each: (each.host, each.started_at, each.pid))
+
+    async def pause(self, queue: str, *, reason: str = "", by: str = "") -> None:
+        """Let no worker consume a queue, in no process, until it is resumed; also not one that is
+        started later. Running workers see it within a few seconds, by the setting `presence`.
+
+        >>> import asyncio
+        >>> from queuecraft import QueueCraft
+        >>> async def main() -> None:
+        ...     async with QueueCraft("local://") as qc:
+        ...         billing = qc.worker("billing").on("order.*", print)
+        ...         await billing.start()
+        ...         await qc.admin.pause("billing", reason="the bank is down", by="ada")
+        ...         print(billing.paused)
+        ...         await qc.admin.resume("billing")
+        ...         print(billing.paused)
+        >>> asyncio.run(main())
+        paused by ada: the bank is down
+        None
+        """
+        async with self._broker() as driver:
+            await self._info(driver, queue, "pause")
+            await self._engine.pauses.say(driver, queue, paused=True, reason=reason, by=by)
+
+    async def resume(self, queue: str, *, by: str = "") -> None:
+        """Let workers consume a queue again that was paused by `pause`. A worker that stands still
+        for another reason goes on doing so."""
+        async with self._broker() as driver:
+            pauses = self._engine.pauses
+            await pauses.look(driver)
+            if queue not in pauses.paused:
+                await self._info(driver, queue, "resume")
+            await pauses.say(driver, queue, paused=False, by=by)
+
+    async def pauses(self) -> Mapping[str, Pause]:
+        """The queues that are paused by `pause`: since when, by whom and why."""
+        async with self._broker() as driver:
+            await self._engine.pauses.look(driver)
+        return self._engine.pauses.paused
 
     # -- inside --------------------------------------------------------------------------------
 
