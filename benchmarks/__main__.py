@@ -20,6 +20,7 @@ from benchmarks.kafka import CONSUMING as KAFKA_CONSUMING
 from benchmarks.kafka import PUBLISHING as KAFKA_PUBLISHING
 from benchmarks.memory import GROUP as MEMORY
 from benchmarks.middleware import GROUP as MIDDLEWARE
+from benchmarks.observers import GROUP as OBSERVERS
 from benchmarks.rabbitmq import CONSUMING as RABBITMQ_CONSUMING
 from benchmarks.rabbitmq import PUBLISHING as RABBITMQ_PUBLISHING
 from benchmarks.redis import CONSUMING as REDIS_CONSUMING
@@ -32,7 +33,7 @@ ON_REDIS = (REDIS_PUBLISHING, REDIS_CONSUMING)
 ON_KAFKA = (KAFKA_PUBLISHING, KAFKA_CONSUMING)
 GROUPS: dict[str, Group] = {
     group.name: group
-    for group in (MEMORY, FILE, JOURNAL, MIDDLEWARE, *ON_RABBITMQ, *ON_REDIS, *ON_KAFKA)
+    for group in (MEMORY, FILE, JOURNAL, MIDDLEWARE, OBSERVERS, *ON_RABBITMQ, *ON_REDIS, *ON_KAFKA)
 }
 
 

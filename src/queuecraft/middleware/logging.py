@@ -9,6 +9,7 @@ from typing import Any
 
 from queuecraft.model.message import Message
 from queuecraft.model.outcome import Postponed
+from queuecraft.model.printable import printable
 from queuecraft.runtime.handler import Handle
 
 
@@ -49,16 +50,9 @@ class Logging:
                 self._level,
                 "%s: %s of %s %s in %.1f ms (attempt %d)",
                 message.queue,
-                _printable(message.id),
-                _printable(message.routing_key),
-                _printable(what),
+                printable(message.id),
+                printable(message.routing_key),
+                printable(what),
                 1000 * (perf_counter() - started),
                 message.attempt,
             )
-
-
-def _printable(text: str) -> str:
-    # What comes with a message must not make lines of its own in a log.
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from queuecraft.drivers.base import Delivery
 from queuecraft.model.outcome import INVALID_PAYLOAD, Failure
+from queuecraft.model.printable import printable
+from queuecraft.observers.formatters import ConsoleFormatter, JsonFormatter
+from queuecraft.observers.log_context import LogContext, MessageFilter, trace_in
 from queuecraft.runtime.facts import (
     CircuitChanged,
     ConnectionStateChanged,
@@ -29,17 +30,14 @@ from queuecraft.runtime.facts import (
     WorkerStopped,
 )
 
-
-def printable(text: str) -> str:
-    """Text from a message, made harmless for a log or a terminal: what is not printable, line
-    ends included, becomes an escape.
-
-    >>> printable("red: \\x1b[31m")
-    'red: \\\\x1b[31m'
-    """
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+__all__ = [
+    "ConsoleFormatter",
+    "JsonFormatter",
+    "LogContext",
+    "LogObserver",
+    "MessageFilter",
+    "printable",
+]
 
 
 def _indented(stack: str) -> str:
@@ -184,6 +182,7 @@ class LogObserver:
             "event": sent.routing_key,
             "message_id": sent.id,
             "correlation_id": sent.correlation_id,
+            "trace_id": trace_in(sent.headers)[0],
             "attempt": attempt,
         }
         if failure is not None:
@@ -196,31 +195,3 @@ class LogObserver:
             present = {name: value for name, value in fields.items() if value is not None}
             stack = _indented(present["stack"]) if "stack" in present else ""
             self._log.log(level, "%s%s", printable(text), stack, extra={"queuecraft": present})
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object a line, for programs: time, level, logger, message and every field.
-
-    >>> import logging
-    >>> record = logging.LogRecord("queuecraft", 40, "", 0, "attempt 1 failed", None, None)
-    >>> record.queuecraft = {"queue": "billing", "attempt": 1}
-    >>> line = json.loads(JsonFormatter().format(record))
-    >>> line["level"], line["message"], line["queue"], line["attempt"]
-    ('error', 'attempt 1 failed', 'billing', 1)
-    """
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The record as a line."""
-        fields: dict[str, Any] = getattr(record, "queuecraft", {})
-        text = record.getMessage()
-        line = {
-            "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": text.split("\n", 1)[0] if "stack" in fields else text,
-            **fields,
-        }
-        if record.exc_info:
-            line["stack"] = self.formatException(record.exc_info)
-        # Printable ASCII alone: nothing in it can steer a terminal.
-        return json.dumps(line, default=str).replace("\x7f", "\\u007f")

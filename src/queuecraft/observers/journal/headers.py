@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from queuecraft.codec.headers import (
+    ATTEMPTS,
     CONTENT_ENCODING,
     CONTENT_TYPE,
     CORRELATION_ID,
@@ -39,9 +40,11 @@ COLUMNS: Final = frozenset(
         REPLAY_ID,
         REPLY_TO,
         RETRY_COUNT,
+        ATTEMPTS,
     }
 )
-"""Those that a row has a column for; they are not repeated among its headers."""
+"""Those that a row has a column for, or that other rows tell: they are not repeated among its
+headers."""
 
 
 def parted(headers: Mapping[str, Any]) -> tuple[dict[str, str] | None, str | None]:
