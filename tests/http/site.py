@@ -72,6 +72,31 @@ async def serving(
             await task
 
 
+PAGE = {"X-QueueCraft": "1"}
+"""What a page of ours sends with every change."""
+
+
+@asynccontextmanager
+async def signed_in(
+    site: Site, token: str = OPERATOR, name: str = "ada"
+) -> AsyncGenerator[httpx.AsyncClient]:
+    """A client that has nothing but the cookie of its session."""
+    async with httpx.AsyncClient(base_url=site.url, verify=False) as browser:
+        answer = await browser.post("/session", json={"token": token, "name": name})
+        assert answer.status_code == 200, answer.text
+        yield browser
+
+
+async def ended(site: Site, answer: httpx.Response) -> dict[str, Any]:
+    """The job that an answer tells of, once it has ended."""
+    assert answer.status_code == 202, answer.text
+    task = site.service._desk.jobs._tasks.get(answer.json()["id"])
+    if task is not None:
+        await asyncio.wait({task})
+    job: dict[str, Any] = (await site.reader.get(f"/api/jobs/{answer.json()['id']}")).json()
+    return job
+
+
 def problem(answer: httpx.Response) -> dict[str, str]:
     """What an error says; every error has the same shape."""
     body = answer.json()

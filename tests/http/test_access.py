@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import httpx
@@ -95,9 +96,17 @@ async def test_trusting_its_machine_it_still_does_not_trust_a_proxy() -> None:
     async with serving(secrets=Secrets(), trusted=True) as site:
         assert (await site.anybody.get("/metrics")).status_code == 200
         assert (await site.anybody.delete("/delayed/m-1")).status_code == 404
-        for name in ("X-Forwarded-For", "Forwarded", "X-Real-IP"):
+        for name in ("X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Forwarded-Proto"):
             answer = await site.anybody.get("/metrics", headers={name: "10.0.0.1"})
             assert answer.status_code == 401
+        host = site.url.removeprefix("http://")
+        for version, status in (("1.1", b"200"), ("1.0", b"401")):
+            reader, writer = await asyncio.open_connection(*host.split(":"))
+            asked = f"GET /metrics HTTP/{version}\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+            writer.write(asked.encode())
+            assert (await reader.readline()).split()[1] == status
+            writer.close()
+            await writer.wait_closed()
         assert (await site.anybody.post("/cron/cleanup")).status_code == 401
 
 

@@ -13,11 +13,11 @@ import pytest
 
 from queuecraft import QueueCraft, Retry
 from queuecraft.facts import DelayedCleaned, MessageFailed, MessagesPublished, Shutdown
-from queuecraft.http.feed import WAITING, Feed
+from queuecraft.http.feed import WAITING, EventStream, Feed
 from queuecraft.http.story import told
 from queuecraft.model.envelope import Delivery, Outgoing
 from queuecraft.model.outcome import Failure
-from tests.http.site import Site, problem, serving
+from tests.http.site import Site, problem, serving, signed_in
 from tests.runtime.support import eventually, running
 
 
@@ -141,6 +141,39 @@ async def test_silence_is_broken_by_a_comment(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("queuecraft.http.feed.HEARTBEAT", 0.01)
     async with serving() as site, listening(site, "?kind=shutdown") as ear:
         assert await ear.block() == {"": "still here"}
+
+
+async def test_who_signs_out_hears_no_more() -> None:
+    async with (
+        serving() as site,
+        signed_in(site) as browser,
+        browser.stream("GET", "/events") as answer,
+    ):
+        await site.qc.admin.declare("billing", "order.placed")
+        ear = Ear(answer)
+        await ear.block()
+        await site.qc.publish("order.placed", 1)
+        await ear.hear("messages_published")
+        await browser.delete("/session")
+        await site.qc.publish("order.placed", 2)
+        with pytest.raises(EOFError):
+            await ear.hear("messages_published")
+
+
+async def test_who_takes_nothing_keeps_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("queuecraft.http.feed.SLOWEST", 0.01)
+    feed = Feed(QueueCraft())
+
+    async def forever(*_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            await forever()
+
+    async with asyncio.timeout(10):
+        await EventStream(feed.listening)({}, forever, send)
+    assert len(feed) == 0
 
 
 async def test_a_service_that_stops_lets_listeners_go() -> None:

@@ -1,7 +1,8 @@
-"""Health, metrics, live events and delayed messages over HTTP."""
+"""Queues, dead letters, workers, health and metrics over HTTP."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,10 @@ def app(
     allowed_hosts: Sequence[str] = LOCAL,
     max_body: int = MAX_BODY,
     metrics: PrometheusObserver | None = None,
+    audit: str | os.PathLike[str] | None = None,
+    mask: Sequence[str] = (),
+    reports: str | os.PathLike[str] | None = None,
+    dashboard: bool = True,
 ) -> FastAPI:
     """An ASGI app for a QueueCraft: serve it by itself, or mount it in your own.
 
@@ -39,11 +44,14 @@ def app(
     is well, and nobody may do anything else. Served by itself it opens `qc` and shuts it down;
     mounted, that is up to you, as servers run the lifespan of the outermost app alone.
 
+    `audit` names a file for who did what, `mask` the fields of payloads and headers that nobody is
+    to see, as `*.card_number`, `reports` a directory of pages to show.
+
     >>> from queuecraft import QueueCraft
     >>> from queuecraft.http import app
     >>> service = app(QueueCraft("local://"), token="f4b8c2d1e6a7930554b2")
-    >>> sorted(service.openapi()["paths"])[:4]
-    ['/cron/cleanup', '/delayed', '/delayed/stats', '/delayed/{id}']
+    >>> [path for path in service.openapi()["paths"] if path.startswith("/delayed")]
+    ['/delayed', '/delayed/stats', '/delayed/{id}']
     """
     try:
         from queuecraft.http.service import Service
@@ -52,7 +60,17 @@ def app(
     from queuecraft.http.secrets import Secrets
 
     secrets = Secrets.found(token=token, read_token=read_token, cron_secret=cron_secret)
-    return Service(qc, secrets, hosts=allowed_hosts, max_body=max_body, metrics=metrics).api
+    return Service(
+        qc,
+        secrets,
+        hosts=allowed_hosts,
+        max_body=max_body,
+        metrics=metrics,
+        audit=audit,
+        mask=mask,
+        reports=reports,
+        dashboard=dashboard,
+    ).api
 
 
 def missing(error: ModuleNotFoundError) -> ConfigError:

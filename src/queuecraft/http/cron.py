@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel
+from starlette.requests import Request
 
-from queuecraft.http.access import Access
+from queuecraft.http.access import Role, Who, address_of
+from queuecraft.http.api.desk import Desk
 from queuecraft.http.refusal import refusals
 from queuecraft.http.waiting import WaitingRoom
 from queuecraft.model.delayed import CleanupPolicy
@@ -24,7 +26,8 @@ class CleanupAnswer(BaseModel):
 class CronPages:
     """The cleanup, as a page for a clock."""
 
-    def __init__(self, router: APIRouter, access: Access, room: WaitingRoom) -> None:
+    def __init__(self, router: APIRouter, desk: Desk, room: WaitingRoom) -> None:
+        self._desk = desk
         self._room = room
         router.add_api_route(
             "/cron/cleanup",
@@ -33,14 +36,17 @@ class CronPages:
             operation_id="cron_cleanup",
             tags=["delayed"],
             summary="Clean up overdue delayed messages",
-            dependencies=[Depends(access.cron)],
+            dependencies=[Depends(desk.access.cron)],
             response_model=CleanupAnswer,
             responses=refusals(401, 403, 422, 501, 503),
             openapi_extra={"security": [{"cron": []}]},
         )
 
-    async def cleanup(self) -> CleanupAnswer:
+    async def cleanup(self, request: Request) -> CleanupAnswer:
         """Takes no body. Answers with how many were cleaned up, how long it took, and how many
         wait now."""
-        done = await self._room.delayed.cleanup()
+        clock = Who(Role.ANYBODY, address_of(request), "token", "cron")
+        async with self._desk.audit.deed(clock, "clean up", "") as deed:
+            done = await self._room.delayed.cleanup()
+            deed.outcome = f"done: {done.cleaned} cleaned up"
         return CleanupAnswer.model_validate(done, from_attributes=True)

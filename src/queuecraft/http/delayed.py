@@ -11,7 +11,7 @@ from pydantic.json_schema import SkipJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response
 
-from queuecraft.http.access import Access, Role
+from queuecraft.http.api.desk import Desk
 from queuecraft.http.refusal import Refusal, refusals
 from queuecraft.http.request import DelayedRequest, schema
 from queuecraft.http.waiting import DelayedHistory, WaitingRoom
@@ -53,9 +53,10 @@ class Added(BaseModel):
 class DelayedPages:
     """Delayed messages, as pages."""
 
-    def __init__(self, router: APIRouter, access: Access, room: WaitingRoom) -> None:
-        self._access = access
+    def __init__(self, router: APIRouter, desk: Desk, room: WaitingRoom) -> None:
+        self._desk = desk
         self._room = room
+        access = desk.access
         reader: dict[str, Any] = {"security": [{"read": []}]}
         operator: dict[str, Any] = {"security": [{"operator": []}]}
         router.add_api_route(
@@ -102,7 +103,7 @@ class DelayedPages:
             openapi_extra=reader,
         )
         router.add_api_route(
-            "/delayed/{id:path}",
+            "/delayed/{id:rest}",
             self.cancel,
             methods=["DELETE"],
             operation_id="cancel_delayed",
@@ -124,8 +125,10 @@ class DelayedPages:
             Query(description="The `next` of another page."),
         ] = None,
     ) -> WaitingPage:
-        """A page of them, without payloads; operators also see how each payload begins."""
-        shown = self._access.role(request) >= Role.OPERATOR
+        """A page of them, without payloads; operators also see how each payload begins, unless
+        fields are masked."""
+        # The beginning of a text cannot be masked.
+        shown = self._desk.whole(request) and not self._desk.masks
         page = await self._room.delayed.list(limit=limit, after=after)
         return WaitingPage(messages=[_waiting(each, shown) for each in page], next=page.next)
 
@@ -137,22 +140,28 @@ class DelayedPages:
                 415, "NotJson", "the body must be JSON", "send 'Content-Type: application/json'"
             )
         wanted = DelayedRequest.read(await request.body())
-        id = await self._room.delayed.add(wanted.target, wanted.payload, **wanted.options)
+        target = wanted.target if isinstance(wanted.target, str) else wanted.target.name
+        async with self._desk.deed(request, "delay", target) as deed:
+            id = await self._room.delayed.add(wanted.target, wanted.payload, **wanted.options)
+            deed.outcome = f"done: {id}"
         return Added(id=id)
 
     async def stats(self) -> DelayedHistory:
         """Sizes, growth and cleanups; `history` has a size for each minute."""
         return await self._room.stats()
 
-    async def cancel(self, id: Annotated[str, Path(min_length=1, max_length=255)]) -> Response:
+    async def cancel(
+        self, request: Request, id: Annotated[str, Path(min_length=1, max_length=255)]
+    ) -> Response:
         """204 when it will not be delivered; 404 when there is none, or it is on its way."""
-        if not await self._room.delayed.cancel(id):
-            raise Refusal(
-                404,
-                "NotFound",
-                "no message of this id waits",
-                "it may be delivered already; GET /delayed lists those that wait",
-            )
+        async with self._desk.deed(request, "cancel delayed", id):
+            if not await self._room.delayed.cancel(id):
+                raise Refusal(
+                    404,
+                    "NotFound",
+                    "no message of this id waits",
+                    "it may be delivered already; GET /delayed lists those that wait",
+                )
         return Response(status_code=204)
 
 

@@ -6,8 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 from pydantic.json_schema import SkipJsonSchema
+from starlette.requests import Request
 
-from queuecraft.http.access import Access
+from queuecraft.http.access import Access, Role
 from queuecraft.http.feed import EventStream, Feed
 from queuecraft.http.refusal import Refusal, refusals
 from queuecraft.http.story import kinds
@@ -17,6 +18,7 @@ class EventPages:
     """What happens, as a page that goes on."""
 
     def __init__(self, router: APIRouter, access: Access, feed: Feed) -> None:
+        self._access = access
         self._feed = feed
         router.add_api_route(
             "/events",
@@ -35,6 +37,7 @@ class EventPages:
 
     async def listen(
         self,
+        request: Request,
         kind: Annotated[
             list[str] | SkipJsonSchema[None],
             Query(
@@ -43,9 +46,9 @@ class EventPages:
             ),
         ] = None,
     ) -> EventStream:
-        """A stream of facts until the client hangs up; after an hour it has to come again. One
-        that reads too slowly loses some, and is told how many with an event `dropped`. A comment
-        every 15 seconds shows that it lives."""
+        """A stream of facts until the client hangs up or its session ends; after an hour it has to
+        come again. One that reads too slowly loses some, and is told how many with an event
+        `dropped`. A comment every 15 seconds shows that it lives."""
         wanted = frozenset(kind or ())
         unknown = sorted(wanted.difference(kinds()))
         if unknown:
@@ -55,4 +58,8 @@ class EventPages:
                 f"there is no kind of fact called {unknown[0][:100]!r}",
                 f"choose from {', '.join(kinds())}",
             )
-        return EventStream(self._feed, wanted)
+
+        def may() -> bool:
+            return self._access.role(request) >= Role.READER
+
+        return EventStream(lambda: self._feed.listening(wanted, may))

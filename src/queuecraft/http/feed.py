@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol
 
 from starlette.responses import Response
 
@@ -22,14 +23,18 @@ MOST = 32  # who may listen at once
 WAITING = 256  # facts kept for one who is slow; what comes beyond is dropped and counted
 LONGEST = 3600.0  # seconds; who still listens then comes again, with a token that still holds
 HEARTBEAT = 15.0  # seconds; a proxy hangs up on a connection that is silent for too long
+SLOWEST = 60.0  # seconds for one event to be taken; who takes none has no use for its place
 
 
 class Listener:
     """One who listens, and what it has not been told yet."""
 
-    def __init__(self, kinds: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, kinds: frozenset[str] = frozenset(), may: Callable[[], bool] = lambda: True
+    ) -> None:
         self.closed = False
         self._kinds = kinds
+        self._may = may
         self._waiting: deque[str] = deque()
         self._dropped = 0
         self._news = asyncio.Event()
@@ -58,13 +63,13 @@ class Listener:
         end = asyncio.get_running_loop().time() + LONGEST
         while True:
             self._news.clear()
-            while self._waiting:
+            while self._waiting and self._may():
                 if self._dropped:
                     count, self._dropped = self._dropped, 0
                     yield f'event: dropped\ndata: {{"count": {count}}}\n\n'
                 yield self._waiting.popleft()
             left = end - asyncio.get_running_loop().time()
-            if self.closed or left <= 0:
+            if self.closed or left <= 0 or not self._may():
                 return
             try:
                 await asyncio.wait_for(self._news.wait(), min(HEARTBEAT, left))
@@ -85,12 +90,14 @@ class Feed:
     def __len__(self) -> int:
         return len(self._listeners)
 
-    def join(self, kinds: frozenset[str] = frozenset()) -> Listener:
-        """One more who listens, to these kinds of facts or to all."""
+    def join(
+        self, kinds: frozenset[str] = frozenset(), may: Callable[[], bool] = lambda: True
+    ) -> Listener:
+        """One more who listens, to these kinds of facts or to all, for as long as it may."""
         if self._closed or len(self._listeners) >= MOST:
             why = "the service is stopping" if self._closed else f"{MOST} listen already"
             raise Refusal(503, "Busy", why, "try again later", {"Retry-After": "5"})
-        listener = Listener(kinds)
+        listener = Listener(kinds, may)
         self._listeners.add(listener)
         if self._stop is None:
             self._stop = self._qc.observe(Fact, self._hear)
@@ -102,6 +109,17 @@ class Feed:
         if not self._listeners and self._stop is not None:
             self._stop()
             self._stop = None
+
+    @contextlib.contextmanager
+    def listening(
+        self, kinds: frozenset[str] = frozenset(), may: Callable[[], bool] = lambda: True
+    ) -> Generator[Listener]:
+        """One more who listens, while the block runs."""
+        listener = self.join(kinds, may)
+        try:
+            yield listener
+        finally:
+            self.leave(listener)
 
     def close(self) -> None:
         """Let everybody go; a server that stops waits for them."""
@@ -118,40 +136,49 @@ class Feed:
                 listener.tell(kind, event)
 
 
+class Teller(Protocol):
+    """Somebody with something to tell."""
+
+    def events(self) -> AsyncGenerator[str]:
+        """Server-sent events, until there is no more to tell."""
+        ...
+
+
 class EventStream(Response):
-    """An answer that goes on until the client hangs up, or the feed ends."""
+    """An answer that goes on until the client hangs up, or there is no more to tell."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, feed: Feed, kinds: frozenset[str] = frozenset()) -> None:
+    def __init__(self, telling: Callable[[], AbstractContextManager[Teller]]) -> None:
         super().__init__(headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._feed = feed
-        self._kinds = kinds
+        self._telling = telling
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send what happens."""
-        listener = self._feed.join(self._kinds)
-        gone = asyncio.ensure_future(_gone(receive))
-        telling = asyncio.ensure_future(self._tell(listener, send))
-        try:
-            await asyncio.wait((gone, telling), return_when=asyncio.FIRST_COMPLETED)
-            if telling.done():
-                telling.result()
-        finally:
-            self._feed.leave(listener)
-            for task in (gone, telling):
-                task.cancel()
-            await asyncio.gather(gone, telling, return_exceptions=True)
+        with self._telling() as teller:
+            gone = asyncio.ensure_future(_gone(receive))
+            telling = asyncio.ensure_future(self._tell(teller, send))
+            try:
+                await asyncio.wait((gone, telling), return_when=asyncio.FIRST_COMPLETED)
+                if telling.done():
+                    telling.result()
+            finally:
+                for task in (gone, telling):
+                    task.cancel()
+                await asyncio.gather(gone, telling, return_exceptions=True)
 
-    async def _tell(self, listener: Listener, send: Send) -> None:
+    async def _tell(self, teller: Teller, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(start)
-        async with contextlib.aclosing(listener.events()) as events:
+        async with contextlib.aclosing(teller.events()) as events:
             async for event in events:
-                await send(
-                    {"type": "http.response.body", "body": event.encode(), "more_body": True}
-                )
+                part = {"type": "http.response.body", "body": event.encode(), "more_body": True}
+                try:
+                    async with asyncio.timeout(SLOWEST):
+                        await send(part)
+                except TimeoutError:
+                    return  # what has been sent is all it gets
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

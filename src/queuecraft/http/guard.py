@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 
-from queuecraft.http.refusal import Refusal
+from queuecraft.http.names import whole_names
+from queuecraft.http.refusal import FOREIGN_SITES, Refusal, foreign
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -76,6 +77,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        whole_names(scope)
         body = _Body(Headers(scope=scope), receive, self._max_body)
         started = False
 
@@ -119,13 +121,17 @@ class Guard:
                 "ask for it by its address, or start it with this name among its allowed hosts",
             )
         if method not in _SAFE and _foreign(headers, hosts[0]):
-            raise Refusal(
-                403,
-                "ForeignOrigin",
-                "a page of another origin may change nothing here",
-                "call from a program, or from a page of this service",
-            )
+            raise foreign()
         length = headers.get("content-length", "")
+        if length and "transfer-encoding" in headers:
+            # A proxy that believes the other one would take the rest for somebody's next request.
+            raise Refusal(
+                400,
+                "AmbiguousLength",
+                "the request tells its length in two ways",
+                "send either Content-Length or Transfer-Encoding",
+                {"Connection": "close"},
+            )
         if length.isdecimal() and int(length[:20]) > self._max_body:
             raise _too_large(self._max_body)
 
@@ -188,9 +194,11 @@ def _too_large(most: int) -> Refusal:
 
 def _foreign(headers: Headers, host: str) -> bool:
     """Whether a browser says that somebody else's page is asking."""
+    if headers.get("sec-fetch-site") in FOREIGN_SITES:
+        return True  # also of this host, by http where this is https
     origin = headers.get("origin")
     if origin is None:
-        return headers.get("sec-fetch-site") == "cross-site"
+        return False
     try:
         return urlsplit(origin).netloc.lower() != host.lower()
     except ValueError:

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse
 
+from queuecraft.admin import UnknownQueue
 from queuecraft.model.errors import (
     CircuitOpen,
     ConfigError,
@@ -18,6 +19,7 @@ from queuecraft.model.errors import (
     PublishError,
     QueueError,
     QueueFull,
+    TopologyMismatch,
     UnsupportedFeature,
 )
 
@@ -89,6 +91,10 @@ class Refusal(Exception):
             case ConfigError(operation="delayed"):
                 hint = "the service has to be given a store for them, and started again"
                 return cls(501, "NotConfigured", error.message, hint)
+            case UnknownQueue():
+                return cls(404, name, error.message, "GET /api/queues lists those there are")
+            case TopologyMismatch():
+                return cls(409, name, error.message, "nothing was changed")
             case ConfigError() | PayloadError() | UnsupportedFeature():
                 return cls(422, name, error.message, "change the request; nothing was done")
             case _:
@@ -99,15 +105,31 @@ class Refusal(Exception):
         return Json(Refused(error=self.problem).model_dump(), self.status, headers=self.headers)
 
 
+FOREIGN_SITES = frozenset({"cross-site", "same-site"})
+"""What a browser says of a request that a page of another origin makes."""
+
+
+def foreign() -> Refusal:
+    """The answer to a page of another origin."""
+    return Refusal(
+        403,
+        "ForeignOrigin",
+        "a page of another origin may change nothing here",
+        "call from a program, or from a page of this service",
+    )
+
+
 _MEANINGS = {
     400: "The request cannot be read, or names a host that is not served.",
     401: "No token, or not a right one.",
     403: "The token does not allow this, or a page of another origin asks.",
     404: "There is no such thing.",
     408: "The body did not come in time.",
+    409: "Something else is there, or under way, that does not go with it.",
     413: "The body is too large.",
     415: "The body is not declared as JSON.",
     422: "The request does not make sense.",
+    429: "Too many wrong tokens; the header Retry-After says when to try again.",
     500: "A mistake of ours; the log of the service tells more.",
     501: "Delayed messages need a store, and the service was given none.",
     503: "Not now: full, or not connected.",

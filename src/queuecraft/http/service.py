@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,12 +17,29 @@ from starlette.routing import Match, Route
 from queuecraft import __version__
 from queuecraft.app import QueueCraft
 from queuecraft.http.access import SCHEMES, Access
+from queuecraft.http.api.audit import AuditPages
+from queuecraft.http.api.dead_letters import DeadLetterPages
+from queuecraft.http.api.desk import Desk
+from queuecraft.http.api.exchanges import ExchangePages
+from queuecraft.http.api.jobs import JobPages
+from queuecraft.http.api.live import LivePages
+from queuecraft.http.api.messages import MessagePages
+from queuecraft.http.api.overview import OverviewPages
+from queuecraft.http.api.queues import QueuePages
+from queuecraft.http.api.reports import ReportPages
+from queuecraft.http.api.session import SessionPages
+from queuecraft.http.api.workers import WorkerPages
+from queuecraft.http.audit import Audit
 from queuecraft.http.cron import CronPages
+from queuecraft.http.dashboard.pages import DashboardPages
 from queuecraft.http.delayed import DelayedPages
 from queuecraft.http.events import EventPages
-from queuecraft.http.feed import Feed
+from queuecraft.http.feed import EventStream, Feed
 from queuecraft.http.guard import Guard, Hosts
 from queuecraft.http.health import HealthPages
+from queuecraft.http.jobs import Jobs
+from queuecraft.http.lookout import Lookout
+from queuecraft.http.masking import Masks
 from queuecraft.http.metrics import MetricPages
 from queuecraft.http.refusal import Json, Refusal, refusals, refused_schemas
 from queuecraft.http.secrets import Secrets
@@ -42,6 +60,10 @@ class Service:
         max_body: int,
         metrics: PrometheusObserver | None = None,
         trusted: bool = False,
+        audit: str | os.PathLike[str] | None = None,
+        mask: Sequence[str] = (),
+        reports: str | os.PathLike[str] | None = None,
+        dashboard: bool = True,
     ) -> None:
         if isinstance(hosts, str) or not all(isinstance(each, str) for each in hosts):
             raise ConfigError(f"allowed_hosts={hosts!r}: expected a list such as ['shop.example']")
@@ -55,7 +77,8 @@ class Service:
         self.api = FastAPI(
             title="QueueCraft",
             version=__version__,
-            summary="Health, metrics, live events and delayed messages.",
+            summary="Queues, messages, dead letters and workers; health, metrics, live events and "
+            "delayed messages.",
             openapi_url=None,  # for readers alone; and the pages that show it load from elsewhere
             redirect_slashes=False,
             lifespan=self._life,
@@ -68,12 +91,36 @@ class Service:
         HealthPages(router, qc, access, room)
         MetricPages(router, qc, access, room, metrics)
         EventPages(router, access, self.feed)
-        DelayedPages(router, access, room)
-        CronPages(router, access, room)
+        lookout = Lookout(qc)
+        book = Audit(audit)
+        self._desk = desk = Desk(qc, access, book, Jobs(book, lookout.tell), lookout, Masks(mask))
+        DelayedPages(router, desk, room)
+        CronPages(router, desk, room)
+        SessionPages(router, access, book)
+        pages = ReportPages(router, access, reports)
+        overview = OverviewPages(router, desk, reports=bool(pages))
+        self._live = LivePages(router, desk, overview)
+        for noun in (
+            QueuePages,
+            MessagePages,
+            ExchangePages,
+            WorkerPages,
+            DeadLetterPages,
+            JobPages,
+            AuditPages,
+        ):
+            noun(router, desk)
+        if dashboard:
+            DashboardPages(router)
         _document(self.api, access)
         self.api.add_middleware(Guard, hosts=Hosts(hosts), max_body=max_body)
         for kind, handler in _HANDLERS.items():
             self.api.add_exception_handler(kind, handler)
+
+    def stop(self) -> None:
+        """Let go of those who listen: a server that stops waits for them."""
+        self.feed.close()
+        self._live.close()
 
     @asynccontextmanager
     async def _life(self, api: FastAPI) -> AsyncGenerator[None]:
@@ -81,10 +128,14 @@ class Service:
         ours = self._qc.connection_state == "disconnected"
         if ours:
             await self._qc.open()
+        self._desk.lookout.start()
         try:
             yield
         finally:
-            self.feed.close()
+            self.stop()
+            await self._desk.jobs.close()
+            await self._desk.lookout.close()
+            self._desk.access.sessions.clear()
             if ours:
                 await self._qc.shutdown()
 
@@ -98,6 +149,13 @@ def _document(api: FastAPI, access: Access) -> None:
             components = generate()["components"]
             components["securitySchemes"] = SCHEMES
             components["schemas"] |= refused_schemas()
+            for operations in generate()["paths"].values():
+                for operation in operations.values():
+                    stream = operation["responses"].get("200", {}).get("content", {})
+                    if EventStream.media_type in stream:
+                        # Nothing to say about a text that goes on; readers of the document differ
+                        # on whether they take it for one, or for each of its events.
+                        stream[EventStream.media_type] = {"schema": {}}
         return generate()
 
     @api.get(
@@ -129,6 +187,9 @@ async def _queue_error(request: Request, error: Any) -> Json:
 async def _http_error(request: Request, error: Any) -> Json:
     failed: HTTPException = error
     match failed.status_code:
+        case 400:
+            hint = "send one JSON object that is neither very deep nor has endless numbers"
+            refusal = Refusal(400, "InvalidRequest", "the body cannot be read", hint)
         case 404:
             hint = "GET /openapi.json lists what there is"
             refusal = Refusal(404, "NotFound", "there is no such page", hint)
@@ -158,12 +219,11 @@ async def _invalid(request: Request, error: Any) -> Json:
     failed: RequestValidationError = error
     first: Any = failed.errors()[0]
     where = " ".join(str(part) for part in first["loc"])
-    return Refusal(
-        422,
-        "InvalidRequest",
-        f"{where}: {first['msg']}",
-        "GET /openapi.json tells what is expected",
-    ).answer()
+    hint = "GET /openapi.json tells what is expected"
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if first["loc"] == ("body",) and not kind.endswith("json"):
+        hint = "send 'Content-Type: application/json'"
+    return Refusal(422, "InvalidRequest", f"{where}: {first['msg']}", hint).answer()
 
 
 async def _timed_out(request: Request, error: Any) -> Json:

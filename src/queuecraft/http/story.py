@@ -19,7 +19,7 @@ LONGEST = 200  # characters of one text
 NAMES = 20  # events told by name; the rest are told as "other"
 
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
-_PRIVATE = frozenset({"stack", "traceback", "payload", "headers", "body"})
+_PRIVATE = frozenset({"stack", "traceback", "payload", "headers", "body", "at"})
 
 
 def kind_of(fact: Fact | type[Fact]) -> str:

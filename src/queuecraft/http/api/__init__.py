@@ -1,0 +1,1 @@
+"""What an operator sees and does over HTTP: the pages below `/api`, one module for each noun."""
