@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import termios
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -55,8 +57,11 @@ def test_the_database_is_kept_if_asked_for(tmp_path: Path) -> None:
 
 def test_it_serves_until_ctrl_c_and_can_be_watched_from_another_shell(tmp_path: Path) -> None:
     with Running("demo", "--serve", folder=tmp_path, TMPDIR=str(tmp_path)) as program:
-        (url,) = program.until(f"look from another shell: \\S+ queues --watch 1 --url {URL}")
+        (address,) = program.until(r"dashboard: (http://127\.0\.0\.1:\d+)")
+        (url,) = program.until(f"from another shell: \\S+ queues --watch 1 --url {URL}")
         program.until("all is well")
+        with urllib.request.urlopen(f"{address}/health", timeout=20) as answer:
+            assert json.load(answer)["status"] == "healthy"
         with Running("queues", f"--url={url}", folder=tmp_path) as look:
             assert look.ends() == 0
         assert "billing.dlq" in look.output

@@ -18,6 +18,7 @@ from tests.cli.running import Running
 SMALL = ("--orders=12", "--seconds=0.6")
 
 
+@pytest.mark.faults  # for the time it takes
 @pytest.mark.timeout(300)  # a process with a Spark of its own, which takes as long as it takes
 def test_the_demo_ends_with_a_page_about_what_happened_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

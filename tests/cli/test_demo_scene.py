@@ -99,7 +99,7 @@ async def test_the_command_for_another_shell_is_never_cut_and_no_row_is_lost(
 ) -> None:
     async with shop.qc:
         hint = f".venv/bin/queuecraft queues --watch 1 --url local:///tmp/{'x' * 60}/shop.db"
-        scene = Scene(Story(shop, None, 10.0), "local:///tmp/shop.db", hint)
+        scene = Scene(Story(shop, None, 10.0), "local:///tmp/shop.db", {"shell": hint})
         scene.update([QueueInfo(name="billing", ready=1, dead=4), QueueInfo(name="stock", dead=3)])
         lines = drawn(scene, width, height)
     assert hint in "".join(lines)

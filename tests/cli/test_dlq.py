@@ -44,7 +44,7 @@ def test_a_list_as_json_has_stable_keys(shell: Shell) -> None:
     (letter,) = shell.json("dlq", "list", "billing")
     assert list(letter) == [
         *("id", "queue", "event", "reason", "error_type", "error", "traceback", "failures"),
-        *("failed_at", "group", "key", "content_type", "headers"),
+        *("failed_at", "attempts", "group", "key", "content_type", "headers"),
         *("payload", "body", "body_base64"),
     ]
     assert letter["payload"] == {"id": "o-1", "total": 9.5}
@@ -97,6 +97,20 @@ def test_one_is_shown_with_its_whole_story(shell: Shell) -> None:
         assert told in printed
     (letter,) = shell.json("dlq", "show", "billing", "m-1")
     assert letter["id"] == "m-1"
+
+
+def test_the_failures_of_a_dead_letter_are_told_each(shell: Shell) -> None:
+    shell.declare("billing")
+    failed = '[[1500, 1, "Late: 9 s\x1b[0m"], [2500, 2, "Late: 8 s"]]'
+    shell.put(dead_letter("m-1", headers={"x-attempts": failed.replace("\x1b", "\\u001b")}))
+    printed = shell.ok("dlq", "show", "billing", "m-1")
+    assert "attempts\n  1    1970-01-01T00:00:01.500+00:00  Late: 9 s\\x1b[0m\n  2  " in printed
+    (letter,) = shell.json("dlq", "show", "billing", "m-1")
+    assert letter["attempts"][1] == {
+        "at": "1970-01-01T00:00:02Z",
+        "attempt": 2,
+        "error": "Late: 8 s",
+    }
 
 
 def test_one_far_down_is_found_and_a_list_that_did_not_look_so_far_says_so(shell: Shell) -> None:
@@ -272,3 +286,55 @@ def test_a_dead_letter_queue_of_another_name_is_named_exactly(shell: Shell) -> N
     result = shell("dlq", "redrive", "graveyard", "--exact")
     assert result.exit_code == 1  # one of them does not tell where it comes from
     assert shell.ids("billing") == ["m-1"]
+
+
+# -- a canary, and what is forgotten ---------------------------------------------------------
+
+
+def test_a_canary_that_nobody_handles_stops_the_redrive(shell: Shell) -> None:
+    letters(shell, 5)
+    result = shell("dlq", "redrive", "billing", "--canary", "2", "--patience", "300ms")
+    assert result.exit_code == 1
+    assert "2 sent ahead; waiting" in result.stderr
+    assert "Stopped: after 0.3 s it is not known what became of the 2 sent ahead" in result.stdout
+    assert shell.ids("billing") == ["m-0", "m-1"]
+    assert shell.ids("billing.dlq") == ["m-2", "m-3", "m-4"]
+
+
+def test_why_a_redrive_stopped_is_told_as_json(shell: Shell) -> None:
+    letters(shell, 2)
+    result = shell("dlq", "redrive", "billing", "--canary", "1", "--patience", "0.1", "--json")
+    told = json.loads(result.stdout)
+    assert (told["moved"], "nobody consumes" in told["stopped"]) == (1, True)
+
+
+def test_some_are_forgotten_and_the_rest_stays_in_order(shell: Shell) -> None:
+    shell.declare("billing", "order.*")
+    shell.put(*(dead_letter(f"m-{n}", error="bank" if n % 2 else "code") for n in range(6)))
+    out = shell.ok("dlq", "delete", "billing", "--error", "bank", "--yes")
+    assert "3 deleted, 3 not chosen" in out
+    assert shell.ids("billing.dlq") == ["m-0", "m-2", "m-4"]
+    assert shell.ids("billing") == []
+
+
+def test_what_would_be_forgotten_is_counted_first(shell: Shell) -> None:
+    letters(shell, 3)
+    assert "2 would be deleted" in shell.ok("dlq", "delete", "billing", "--limit", "2", "--dry-run")
+    (told,) = shell.json("dlq", "delete", "billing", "--id", "m-1", "--dry-run")
+    assert (told["deleted"], told["kept"]) == (1, 2)
+    assert shell.ids("billing.dlq") == ["m-0", "m-1", "m-2"]
+
+
+def test_nothing_is_forgotten_unless_it_is_said_what(shell: Shell) -> None:
+    letters(shell, 2)
+    result = shell("dlq", "delete", "billing", "--yes")
+    assert result.exit_code == 2
+    assert "say which" in result.stderr
+    assert len(shell.ids("billing.dlq")) == 2
+
+
+def test_nothing_is_forgotten_where_nobody_can_be_asked(shell: Shell) -> None:
+    letters(shell, 2)
+    assert shell("dlq", "delete", "billing", "--id", "m-0").exit_code == 2
+    assert len(shell.ids("billing.dlq")) == 2
+    assert shell("dlq", "delete", "billing", "--id", "nope", "--yes").exit_code == 4

@@ -15,6 +15,8 @@ import pytest
 from queuecraft import QueueCraft
 from tests.cli.running import APP, Running, application, eventually, gone, terminal
 
+pytestmark = pytest.mark.faults  # for the time it takes
+
 INSIDE = r"inside (\d+)"
 
 

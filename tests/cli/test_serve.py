@@ -278,3 +278,49 @@ async def test_a_broker_without_a_place_for_delayed_messages_is_served_all_the_s
         assert await life == 0
     assert "no delayed messages: " in caplog.text
     assert "delayed.store" in caplog.text
+
+
+# -- the admin API -------------------------------------------------------------------------------
+
+
+def test_it_keeps_an_audit_log_masks_fields_and_shows_reports(shell: Shell) -> None:
+    shell.declare("billing", "order.*")
+    shell.ok("publish", "order.placed", '{"id": "o-1", "card": "4111"}')
+    (shell.folder / "reports").mkdir()
+    (shell.folder / "reports" / "week.html").write_text("<h1>a week</h1>", encoding="utf-8")
+    options = ("--audit", "audit.jsonl", "--mask", "*.card", "--reports", "reports")
+    tokens = {**TOKENS, "QUEUECRAFT_URL": shell.url}
+    with Running(
+        *("serve", "--port", "0", "--no-dashboard", *options), folder=shell.folder, **tokens
+    ) as serving:
+        site = address(serving)
+        assert get(f"{site}/", OPERATOR).status_code == 404
+        (line,) = get(f"{site}/api/queues/billing/messages", OPERATOR).json()["messages"]
+        assert "4111" not in line["preview"]
+        (report,) = get(f"{site}/api/reports", READER).json()["reports"]
+        assert get(f"{site}/reports/{report['name']}", READER).text == "<h1>a week</h1>"
+        answer = httpx.post(
+            f"{site}/api/queues/billing/purge",
+            json={"confirm": "billing"},
+            headers={"Authorization": f"Bearer {OPERATOR}"},
+            timeout=PATIENCE,
+        )
+        assert answer.json() == {"purged": 1}
+        serving.send(signal.SIGTERM)
+        assert serving.ends() == 0
+    lines = (shell.folder / "audit.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(each)["outcome"] for each in lines] == ["begun", "done: 1 purged"]
+
+
+@pytest.mark.parametrize(
+    "options", [("--audit", "missing/audit.jsonl"), ("--reports", "missing"), ("--mask", "")]
+)
+def test_what_it_cannot_use_keeps_it_from_starting(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    url = f"local://{tmp_path / 'queue.db'}"
+    with Running(
+        *("serve", "--url", url, "--port", "0", *options), folder=tmp_path, **TOKENS
+    ) as serving:
+        assert serving.ends() == 2
+        assert options[0].strip("-") in serving.output

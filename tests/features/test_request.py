@@ -67,8 +67,9 @@ async def test_a_request_that_nobody_answers_in_time_ends_and_leaves_nothing(url
         async with running(pricing):
             await shop.publish(price_asked, Question("coffee", 2))
             await until(lambda: handled)
+            # Another partition may bring the request that is too late after what came later.
+            assert await drained(shop, "pricing")
         assert [each.article for each in handled] == ["coffee"]
-        assert await drained(shop, "pricing")
 
 
 async def test_the_queue_of_replies_goes_with_who_asked(url: str) -> None:

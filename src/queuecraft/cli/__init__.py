@@ -11,21 +11,26 @@ import typer
 from queuecraft import __version__
 from queuecraft.cli import (
     asyncapi,
+    bench,
     delayed,
     demo,
     dlq,
+    doctor,
     health,
     lake,
     messages,
     move,
     outbox,
+    pauses,
     publish,
     queues,
     report,
     rewind,
     run,
     serve,
+    top,
     topology,
+    workers,
 )
 from queuecraft.cli.command import Command
 from queuecraft.cli.exits import Commands
@@ -43,6 +48,7 @@ app.command(cls=Command)(run.run)
 app.command(cls=Command)(publish.publish)
 app.command(cls=Command)(queues.queues)
 app.command(cls=Command)(queues.topology)
+app.command(cls=Command)(top.top)
 app.command(cls=Command)(messages.peek)
 app.command(cls=Command)(topology.declare)
 app.command(cls=Command)(topology.bind)
@@ -51,12 +57,17 @@ app.command(cls=Command)(move.move)
 app.command(cls=Command)(rewind.rewind)
 app.command(cls=Command)(topology.purge)
 app.command(cls=Command)(topology.delete)
+app.command(cls=Command)(workers.workers)
+app.command(cls=Command)(pauses.pause)
+app.command(cls=Command)(pauses.resume)
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(delayed.app, name="delayed")
 app.add_typer(outbox.app, name="outbox")
 app.add_typer(lake.app, name="lake")
 app.command(cls=Command)(report.report)
 app.command(cls=Command)(health.health)
+app.command(cls=Command)(doctor.doctor)
+app.command(cls=Command)(bench.bench)
 app.command(cls=Command)(serve.serve)
 app.command(cls=Command)(asyncapi.asyncapi)
 

@@ -16,7 +16,7 @@ from queuecraft.cli.command import Group as CommandGroup
 from queuecraft.cli.completion import QueueName, queue_names
 from queuecraft.cli.confirmation import Yes, confirm
 from queuecraft.cli.duration import ago, seconds
-from queuecraft.cli.letters import cause, found, grouped, shortened, whole_error
+from queuecraft.cli.letters import cause, found, shortened, whole_error
 from queuecraft.cli.messages import MOST, body_fields, tell_body, tell_headers
 from queuecraft.cli.output import (
     AsJson,
@@ -28,10 +28,20 @@ from queuecraft.cli.output import (
     show_lines,
 )
 from queuecraft.cli.redrives import carry_out
-from queuecraft.runtime.dead_letters import LOOK, DeadLetters, DeadMessage, Filter, Redrive
+from queuecraft.runtime.dead_letters import (
+    LOOK,
+    DeadLetters,
+    DeadMessage,
+    FailureGroup,
+    Filter,
+    Redrive,
+)
+from queuecraft.runtime.dead_message import moment
 
 app = typer.Typer(
-    no_args_is_help=True, cls=CommandGroup, help="Dead letters: list, groups, show, redrive, purge."
+    no_args_is_help=True,
+    cls=CommandGroup,
+    help="Dead letters: list, groups, show, redrive, delete.",
 )
 
 WIDEST = {"event": 28, "id": 24}  # columns, on a terminal
@@ -166,12 +176,12 @@ def groups(
     """
     where = _filter(error, event, reason, None, older_than, newer_than)
 
-    async def look() -> list[DeadMessage]:
+    async def look() -> list[FailureGroup]:
         async with connected(url) as qc:
             engine = await _engine(qc, queue, exact=exact)
-            return await engine.list(queue, where=where, limit=max(1, await engine.count(queue)))
+            return await engine.groups(queue, where=where, limit=max(1, await engine.count(queue)))
 
-    told = grouped(run(look()))
+    told = run(look())
     if as_json:
         for each in told:
             say_json(
@@ -180,18 +190,18 @@ def groups(
                     "count": each.count,
                     "first_failed_at": each.first,
                     "last_failed_at": each.last,
-                    "example_id": each.example.id,
-                    "event": each.example.event,
-                    "reason": each.example.reason,
-                    "error_type": each.example.error_type,
-                    "error": each.example.error,
+                    "example_id": each.example,
+                    "event": each.event,
+                    "reason": each.reason,
+                    "error_type": each.error_type,
+                    "error": each.error,
                 }
             )
     elif not told and on_terminal():
         say("No dead letter was chosen." if where else f"{queue!r} has no dead letters.", "dim")
     elif on_terminal():
         rows = [
-            (each.fingerprint, each.count, ago(each.first), ago(each.last), cause(each.example))
+            (each.fingerprint, each.count, ago(each.first), ago(each.last), cause(each))
             for each in told
         ]
         show_lines(("group", "count", "first", "last", "error"), rows, WIDEST)
@@ -199,7 +209,7 @@ def groups(
         show(
             ("group", "count", "first failed at", "last failed at", "error"),
             [
-                (each.fingerprint, each.count, each.first, each.last, whole_error(each.example))
+                (each.fingerprint, each.count, each.first, each.last, whole_error(each))
                 for each in told
             ],
         )
@@ -242,6 +252,12 @@ def show_(
         ("error", whole_error(letter)),
     ):
         say(f"{name:<10} {value}")
+    if len(letter.attempts) > 1:
+        say("attempts")
+        for each in letter.attempts:
+            when = moment(each.at)
+            told = "" if when is None else when.isoformat(timespec="milliseconds")
+            say(f"  {each.attempt:<4} {told}  {each.error}", "dim")
     if letter.traceback:
         say("traceback")
         for line in letter.traceback.rstrip().split("\n"):
@@ -278,6 +294,16 @@ def redrive(
     rate: Annotated[
         float | None, typer.Option(metavar="COUNT", help="At most so many a second.")
     ] = None,
+    canary: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="COUNT", help="So many first; the rest only if none of them dies again."
+        ),
+    ] = None,
+    patience: Annotated[
+        float,
+        typer.Option(parser=seconds, metavar="TIME", help="Wait so long for the canary, at most."),
+    ] = 30.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
     exact: Exact = False,
     url: Url = None,
@@ -285,7 +311,7 @@ def redrive(
 ) -> None:
     """Send dead letters back to the queue that failed them. Ctrl-C stops it, and loses nothing.
 
-    Example: queuecraft dlq redrive billing --error Timeout --rate 50
+    Example: queuecraft dlq redrive billing --error Timeout --canary 5 --rate 50
     """
     where = _filter(error, event, reason, group, older_than, newer_than)
 
@@ -299,6 +325,8 @@ def redrive(
                 where=await _with_ids(engine, queue, where, id),
                 limit=limit,
                 rate=rate,
+                canary=canary,
+                patience=patience,
                 dry_run=dry_run,
                 to=to,
                 on_progress=note,
@@ -310,6 +338,66 @@ def redrive(
         dry_run=dry_run,
         as_json=as_json,
         filtered=where is not None or bool(id),
+        verb="redrive",
+    )
+
+
+@app.command(cls=Command)
+def delete(
+    queue: QueueName,
+    *,
+    error: Error = None,
+    event: EventPattern = None,
+    reason: Reason = None,
+    group: Group = None,
+    id: Ids = None,
+    older_than: OlderThan = None,
+    newer_than: NewerThan = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, metavar="COUNT", help="At most so many.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
+    yes: Yes = False,
+    exact: Exact = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Forget some dead letters of a queue, for good; the rest stays where it is.
+
+    Example: queuecraft dlq delete billing --group 4f0c1e5b77aa
+    """
+    where = _filter(error, event, reason, group, older_than, newer_than)
+    if where is None and not id and limit is None:
+        raise typer.BadParameter(
+            "say which, as with --group, --id or --error; queuecraft dlq purge forgets them all",
+            param_hint="--group",
+        )
+
+    async def count() -> tuple[Filter | None, int]:
+        async with connected(url) as qc:
+            engine = await _engine(qc, queue, exact=exact)
+            chosen = await _with_ids(engine, queue, where, id)
+            plan = await engine.delete(queue, where=chosen, limit=limit, dry_run=True)
+            return chosen, plan.moved
+
+    chosen, there = run(count())
+    if there and not dry_run:
+        confirm(f"forget {_letters(there)} of {queue!r} for good", yes=yes)
+
+    async def work(note: Callable[[Redrive], object]) -> Redrive:
+        async with connected(url) as qc:
+            engine = await _engine(qc, queue, exact=exact)
+            return await engine.delete(
+                queue, where=chosen, limit=limit, dry_run=dry_run, on_progress=note
+            )
+
+    carry_out(
+        f"deleting of {queue}",
+        work,
+        dry_run=dry_run,
+        as_json=as_json,
+        filtered=where is not None or bool(id),
+        verb="delete",
     )
 
 
@@ -359,6 +447,10 @@ def letter_fields(letter: DeadMessage, payload: object) -> dict[str, object]:
         "traceback": letter.traceback,
         "failures": letter.failures,
         "failed_at": letter.failed_at,
+        "attempts": [
+            {"at": moment(each.at), "attempt": each.attempt, "error": each.error}
+            for each in letter.attempts
+        ],
         "group": letter.fingerprint,
         "key": letter.key,
         "content_type": letter.content_type,

@@ -1,52 +1,18 @@
-"""Dead letters as a person sees them: a line each, found by the start of an id, or in groups."""
+"""Dead letters as a person sees them: a line each, and found by the start of an id."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 
 from queuecraft.cli.exits import UnknownMessage
 from queuecraft.model.errors import ConfigError
-from queuecraft.runtime.dead_letters import DeadMessage
+from queuecraft.runtime.dead_letters import DeadMessage, FailureGroup
 
 SHORT = 8  # characters of an id on a terminal, unless two begin alike
 NAMED = 5  # ids told where several are possible
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Dead letters that failed alike."""
-
-    fingerprint: str
-    count: int
-    first: datetime | None
-    last: datetime | None
-    example: DeadMessage
-
-
-def grouped(letters: Iterable[DeadMessage]) -> list[Group]:
-    """The groups of like failures, the largest first; the last to fail is the example.
-
-    >>> lost, late = (
-    ...     DeadMessage(id=each, queue="billing", event="order.placed", error_type=each)
-    ...     for each in ("KeyError", "TimeoutError")
-    ... )
-    >>> [(each.example.id, each.count) for each in grouped([lost, late, late])]
-    [('TimeoutError', 2), ('KeyError', 1)]
-    """
-    found: dict[str, list[DeadMessage]] = {}
-    for letter in letters:
-        found.setdefault(letter.fingerprint, []).append(letter)
-    groups: list[Group] = []
-    for fingerprint, alike in found.items():
-        times = [each.failed_at for each in alike if each.failed_at is not None]
-        first, last = (min(times), max(times)) if times else (None, None)
-        groups.append(Group(fingerprint, len(alike), first, last, alike[-1]))
-    return sorted(groups, key=lambda group: -group.count)
-
-
-def cause(letter: DeadMessage) -> str:
+def cause(letter: DeadMessage | FailureGroup) -> str:
     """Why it failed, as short as it can be said.
 
     >>> cause(DeadMessage(id="m", queue="q", event="e", error_type="shop.NoMoney", error="0 left"))
@@ -59,7 +25,7 @@ def cause(letter: DeadMessage) -> str:
     return said or letter.reason
 
 
-def whole_error(letter: DeadMessage) -> str:
+def whole_error(letter: DeadMessage | FailureGroup) -> str:
     """The error with its full type."""
     return f"{letter.error_type}: {letter.error}" if letter.error_type else letter.error
 

@@ -1,4 +1,4 @@
-"""`queuecraft serve`: health, metrics, live events and delayed messages over HTTP."""
+"""`queuecraft serve`: the dashboard, the admin API, health and metrics over HTTP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -60,12 +61,31 @@ def serve(
             "several times.",
         ),
     ] = None,
+    audit: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where to write who did what, a line of JSON each."),
+    ] = None,
+    mask: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH",
+            help="A field of payloads and headers that nobody is shown, as card.number or "
+            "'*.number'; may be given several times.",
+        ),
+    ] = None,
+    reports: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Reports of the pipeline to show: *.html.")
+    ] = None,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard/--no-dashboard", help="Whether / shows the dashboard.")
+    ] = True,
     url: Url = None,
     log_format: Annotated[LogFormat | None, typer.Option(help="Lines for people, or JSON.")] = None,
     log_level: Annotated[LogLevel | None, typer.Option(help="What is worth a line.")] = None,
 ) -> None:
-    """Answer over HTTP: GET /health, /metrics, /events and /delayed, POST /delayed and
-    /cron/cleanup; and deliver delayed messages when they are due. Workers are not run by it.
+    """Answer over HTTP: the dashboard at /, the admin API below /api, /health, /metrics, /events,
+    /delayed and /cron/cleanup; and deliver delayed messages when they are due. Workers are not run
+    by it.
 
     Tokens come from QUEUECRAFT_TOKEN (may do all), QUEUECRAFT_READ_TOKEN (may look) and
     CRON_SECRET, in the environment or a .env file. Without tokens it serves this machine alone.
@@ -95,7 +115,16 @@ def serve(
         )
         write_log(log_format, log_level)
         names = (*LOCAL, *(allow_host or ()), host)
-        server = _server(qc, secrets, names, trusted=trusted)
+        server = _server(
+            qc,
+            secrets,
+            names,
+            trusted=trusted,
+            audit=audit,
+            mask=mask or (),
+            reports=reports,
+            dashboard=dashboard,
+        )
         with place.listening() as listening:
             address = Place(host, listening.getsockname()[1], place.family, place.address)
             announce = partial(
@@ -162,13 +191,13 @@ class Place:
             raise ConfigError(f"cannot listen on {self.host}:{self.port}: {reason}") from error
 
 
-def _server(qc: QueueCraft, secrets: Secrets, names: Sequence[str], *, trusted: bool) -> Server:
+def _server(qc: QueueCraft, secrets: Secrets, names: Sequence[str], **options: Any) -> Server:
     try:
         from queuecraft.http.server import Server
         from queuecraft.http.service import Service
     except ModuleNotFoundError as error:
         raise missing(error) from error
-    service = Service(qc, secrets, hosts=names, max_body=MAX_BODY, trusted=trusted)
+    service = Service(qc, secrets, hosts=names, max_body=MAX_BODY, **options)
     return Server(service, patience=qc.settings.shutdown_timeout / 2)
 
 

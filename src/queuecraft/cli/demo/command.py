@@ -7,8 +7,8 @@ import logging
 import shutil
 import sys
 import tempfile
-from collections.abc import Coroutine, Generator
-from contextlib import contextmanager
+from collections.abc import Coroutine, Generator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -20,6 +20,7 @@ from rich.text import Text
 
 from queuecraft import Journal, QueueCraft
 from queuecraft.cli.demo import shop
+from queuecraft.cli.demo.dashboard import dashboard
 from queuecraft.cli.demo.report import journal_at, make_report
 from queuecraft.cli.demo.scene import Scene
 from queuecraft.cli.demo.story import Story, Sum
@@ -41,7 +42,9 @@ def demo(
     seconds: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="Over how long a time.")
     ] = 18.0,
-    serve: Annotated[bool, typer.Option("--serve", help="Go on until Ctrl-C.")] = False,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Go on until Ctrl-C, with the dashboard.")
+    ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the database and the lake.")] = False,
     report: Annotated[
         Path, typer.Option("--report", metavar="FILE", help="The page of the report.")
@@ -106,14 +109,19 @@ async def _tell(
                 await worker.start()
             story = Story(small_shop, total, rate)
             show = _show_live if on_terminal() else _show_plainly
-            showing = asyncio.ensure_future(show(console, story, url))
-            try:
-                over = await _first(story.tell(), signals.asked.wait(), showing)
-                if not over and total is None:
-                    over = await _first(story.close(), signals.forced.wait(), showing)
-            finally:
-                showing.cancel()
-                await asyncio.wait([showing])
+            async with AsyncExitStack() as beside:
+                hints: dict[str, str] = {}
+                if total is None:
+                    address = await beside.enter_async_context(dashboard(url, silent))
+                    hints = {"dashboard": address, "from another shell": _watch_command(url)}
+                showing = asyncio.ensure_future(show(console, story, url, hints))
+                try:
+                    over = await _first(story.tell(), signals.asked.wait(), showing)
+                    if not over and total is None:
+                        over = await _first(story.close(), signals.forced.wait(), showing)
+                finally:
+                    showing.cancel()
+                    await asyncio.wait([showing])
             return story, story.sums(await story.left()) if over else None
 
 
@@ -136,8 +144,8 @@ async def _first(
     return not told.cancelled()
 
 
-async def _show_live(console: Console, story: Story, url: str) -> None:
-    scene = Scene(story, url, _watch_command(url) if story.total is None else "")
+async def _show_live(console: Console, story: Story, url: str, hints: Mapping[str, str]) -> None:
+    scene = Scene(story, url, hints)
     with Live(scene, console=console, screen=True, auto_refresh=False) as live:
         while True:
             scene.update(await story.shop.qc.admin.queues())
@@ -145,10 +153,10 @@ async def _show_live(console: Console, story: Story, url: str) -> None:
             await asyncio.sleep(LOOK)
 
 
-async def _show_plainly(console: Console, story: Story, url: str) -> None:
+async def _show_plainly(console: Console, story: Story, url: str, hints: Mapping[str, str]) -> None:
     console.print(f"QueueCraft: a small shop on {url}", soft_wrap=True)
-    if story.total is None:
-        console.print(f"look from another shell: {_watch_command(url)}", soft_wrap=True)
+    for label, hint in hints.items():
+        console.print(f"{label}: {hint}", soft_wrap=True)
     told, said = "", 0.0
     while True:
         if told != story.chapter:
@@ -190,7 +198,7 @@ def _sum_up(console: Console, story: Story, sums: list[Sum] | None) -> None:
 def _point_on(console: Console, url: str | None, lake: Path | None) -> None:
     queuecraft = _command()
     lines = [
-        (f"{queuecraft} demo --serve", "goes on, to be watched from another shell"),
+        (f"{queuecraft} demo --serve", "goes on, with the dashboard to look at"),
         (f"{queuecraft} demo --keep", "keeps the database and the lake, to look into"),
         (_short(Path(shop.__file__)), "the shop itself, to copy from"),
     ]

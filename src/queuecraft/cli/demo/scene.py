@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import monotonic
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -57,13 +57,13 @@ class Pace:
 
 
 class Scene:
-    """The whole picture; `update` gives it the numbers, rich draws it. `hint` is a command for
-    another shell: never cut, because somebody will copy it."""
+    """The whole picture; `update` gives it the numbers, rich draws it. `hints` are addresses and
+    commands by their labels: never cut, because somebody will copy them."""
 
-    def __init__(self, story: Story, url: str, hint: str = "") -> None:
+    def __init__(self, story: Story, url: str, hints: Mapping[str, str] | None = None) -> None:
         self._story = story
         self._url = url
-        self._hint = hint
+        self._hints = hints or {}
         self._infos: dict[str, QueueInfo] = {}
         self._paces = {name: Pace() for name in QUEUES}
 
@@ -75,11 +75,9 @@ class Scene:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
-        hint = [Text(self._hint[at : at + width]) for at in range(0, len(self._hint), width)]
-        if hint:
-            hint.insert(0, Text("look from another shell:", "dim"))
-        room = options.max_height - FRAME - len(hint)
-        parts: list[RenderableType] = [*hint, self._head(width), self._queues(width)]
+        hints = [line for each in self._hints.items() for line in _hint(*each, width)]
+        room = options.max_height - FRAME - len(hints)
+        parts: list[RenderableType] = [*hints, self._head(width), self._queues(width)]
         if room > 0:
             parts.append(self._happenings(room))
         yield Group(*parts, Text("Ctrl-C ends it", "dim"))
@@ -90,7 +88,7 @@ class Scene:
         if story.redrive is not None:
             chapter += f" ({story.redrive.moved} of {story.redrive.total})"
         title = Text.assemble(("QueueCraft", "bold cyan"), "  a small shop")
-        if not self._hint:
+        if not self._hints:
             title.append_text(Text.assemble(" on ", (self._url, "dim")))
         head = Table.grid(expand=True)
         head.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
@@ -150,6 +148,14 @@ class Scene:
         lines += [Text("")] * (room - len(lines))
         body = Text("\n", no_wrap=True, overflow="ellipsis").join(lines)
         return Panel(body, title="what goes wrong", title_align="left", border_style="dim")
+
+
+def _hint(label: str, hint: str, width: int) -> list[Text]:
+    """On one line if it fits, or else on lines that are full, so that copied they are whole."""
+    if len(label) + 2 + len(hint) <= width:
+        return [Text.assemble((f"{label}: ", "dim"), hint)]
+    cut = [Text(hint[at : at + width]) for at in range(0, len(hint), width)]
+    return [Text(f"{label}:", "dim"), *cut]
 
 
 def _counter(name: str, count: int, total: int | None, bar: int, colour: str) -> Text:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import time
 from enum import StrEnum
 
 from rich.console import Console
 
-from queuecraft.observers.log import JsonFormatter
+from queuecraft.observers.log import ConsoleFormatter, JsonFormatter
 
 
 class LogFormat(StrEnum):
@@ -25,52 +24,6 @@ class LogLevel(StrEnum):
     info = "info"
     warning = "warning"
     error = "error"
-
-
-COLOURS = {"DEBUG": "2", "INFO": "32", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
-
-
-class ConsoleFormatter(logging.Formatter):
-    """Time, level, process and text.
-
-    >>> record = logging.LogRecord("queuecraft", 30, "", 0, "attempt 1 failed", None, None)
-    >>> record.created = 0
-    >>> ConsoleFormatter(process=2).format(record)[8:]
-    ' WARNING [2] attempt 1 failed'
-    """
-
-    def __init__(self, *, process: int | None = None, colours: bool = False) -> None:
-        super().__init__()
-        self._process = "" if process is None else f"[{process}] "
-        self._colours = colours
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The record as a line, and its stack below."""
-        moment = time.strftime("%H:%M:%S", time.localtime(record.created))
-        level = f"{record.levelname:<7}"
-        if self._colours:
-            moment = f"\x1b[2m{moment}\x1b[0m"
-            level = f"\x1b[{COLOURS.get(record.levelname, '0')}m{level}\x1b[0m"
-        line = f"{moment} {level} {self._process}{record.getMessage()}"
-        if record.exc_info:
-            line = f"{line}\n{self.formatException(record.exc_info)}"
-        return line
-
-
-class _ProcessJsonFormatter(JsonFormatter):
-    """The same lines, with the number of the process in each."""
-
-    def __init__(self, process: int | None) -> None:
-        super().__init__()
-        self._process = process
-
-    def format(self, record: logging.LogRecord) -> str:
-        if self._process is not None:
-            fields = getattr(record, "queuecraft", {})
-            record = logging.makeLogRecord(
-                {**record.__dict__, "queuecraft": {**fields, "process": self._process}}
-            )
-        return super().format(record)
 
 
 def write_log(
@@ -90,7 +43,7 @@ def write_log(
 
 def _formatter(form: LogFormat | None, process: int | None) -> logging.Formatter:
     if form is LogFormat.json:
-        return _ProcessJsonFormatter(process)
+        return JsonFormatter(process=process)
     console = Console(stderr=True)
     colours = console.is_terminal and console.color_system is not None and not console.no_color
     return ConsoleFormatter(process=process, colours=colours)
