@@ -31,6 +31,8 @@ from benchmarks.memory import GROUP as MEMORY
 from benchmarks.order import Order, OrderRecord, Tally, WrongCount, order_fields, orders
 from benchmarks.report import COLUMNS, Outcome, document, plain, show, write
 
+pytestmark = pytest.mark.faults  # for the time it takes
+
 
 def case(name: str, run=lambda n: Measurement(n, 1.0), contender: str = "ours") -> Case:
     return Case(name=name, group="test", contender=contender, run=run)

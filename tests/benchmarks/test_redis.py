@@ -32,6 +32,7 @@ def all_cases():
     return found
 
 
+@pytest.mark.faults  # for the time it takes
 @pytest.mark.parametrize("each", all_cases())
 def test_every_case_on_redis_handles_all_it_was_sent(each: Case, redis: Redis):
     redis.start()

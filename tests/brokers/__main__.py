@@ -10,16 +10,17 @@ from tests.brokers.distribution import Distribution
 
 
 def install() -> int:
-    """Install the brokers that are missing; without them CI fails, others are told."""
+    """Install the brokers and the browser that are missing; CI fails without, others are told."""
     brokers = (
         ("RabbitMQ", lambda: installation.ensure(installation.RABBITMQ), rabbitmq.VARIABLE),
         ("Redis", lambda: installation.ensure(installation.REDIS), redis.VARIABLE),
         ("Kafka", Distribution.get, kafka.VARIABLE),
         ("PostgreSQL", lambda: installation.ensure(postgres.POSTGRES), postgres.VARIABLE),
+        ("Chromium", lambda: installation.ensure([installation.CHROMIUM]), None),
     )
     status = 0
     for name, get, variable in brokers:
-        if os.environ.get(variable):
+        if variable is not None and os.environ.get(variable):
             continue
         try:
             get()
@@ -28,8 +29,8 @@ def install() -> int:
             if installation.in_ci():
                 status = 1
             else:
-                told = f"Its tests will be SKIPPED. Or name a server in {variable}."
-                print(told, file=sys.stderr)
+                server = "" if variable is None else f" Or name a server in {variable}."
+                print(f"Its tests will be SKIPPED.{server}", file=sys.stderr)
     return status
 
 

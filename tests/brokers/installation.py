@@ -49,6 +49,7 @@ JAVA = Program("java", "default-jre-headless")
 MAVEN = Program("mvn", "maven")
 KCAT = Program("kcat", "kcat")
 KAFKA = (JAVA, KCAT, OPENSSL)  # and what `distribution` fetches with Maven
+CHROMIUM = Program("chromium", "chromium", ("/usr/bin/chromium",))
 
 
 def in_ci() -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
@@ -17,7 +17,7 @@ from queuecraft.model.event import Event
 from queuecraft.model.policy import NoRetry, Retry
 from queuecraft.model.queue import Exchange, Queue
 from queuecraft.model.settings import Settings
-from queuecraft.model.types import T
+from queuecraft.model.types import Headers, T
 from queuecraft.outbox.database import Database
 from queuecraft.outbox.executor import (
     Dialect,
@@ -50,7 +50,8 @@ class Outbox:
     `publish` writes a row in that transaction. A relay, in any process, reads the rows, publishes
     them in order and deletes what the broker has confirmed: at least once, under the id that
     `publish` returned. Give it the settings of the QueueCraft it stands in for, if they are not
-    the default ones: `Outbox(qc.settings)`.
+    the default ones: `Outbox(qc.settings)`. `headers` gives what every message carries, besides
+    headers of its own: `OpenTelemetry.headers` carries the trace on.
 
     >>> import asyncio, sqlite3, tempfile
     >>> from queuecraft import Event, QueueCraft
@@ -81,6 +82,7 @@ class Outbox:
         table: str = NAME,
         serializers: Serializers | None = None,
         compressors: Compressors | None = None,
+        headers: Callable[[], Headers] | None = None,
         clock: Clock | None = None,
     ) -> None:
         settings = settings or Settings()
@@ -94,6 +96,7 @@ class Outbox:
         )
         self._table = OutboxTable(table)
         self._default = settings.default_exchange
+        self._headers = headers
         self._now = (clock or Clock()).now
         self._recipes: dict[Event[Any] | Queue[Any] | str, Recipe] = {}
 
@@ -295,6 +298,8 @@ class Outbox:
     def _stored(
         self, target: Event[Any] | Queue[Any] | str, payload: object, options: PublishOptions
     ) -> Stored:
+        if self._headers is not None:
+            options["headers"] = {**self._headers(), **(options.get("headers") or {})}
         recipe = self._recipe(target)
         if (exchange := options.get("exchange")) is not None:
             recipe = recipe.through(self._exchange(exchange), prepared=False)

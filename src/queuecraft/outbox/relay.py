@@ -356,6 +356,7 @@ class Relay:
         publisher.sent += len(accepted)
         publisher.last_success = self._clock.now()
         if facts.wants(MessagesPublished):
+            # Not timed: they have waited in their table.
             facts.emit(MessagesPublished(messages=accepted))
 
 

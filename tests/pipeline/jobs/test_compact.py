@@ -27,6 +27,7 @@ def segments(lake: Lake) -> list[Path]:
     return sorted(lake.segments.glob("date=*/*.parquet"))
 
 
+@pytest.mark.faults  # for the time it takes
 def test_small_files_are_put_together_and_not_ingested_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:

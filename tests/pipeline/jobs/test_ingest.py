@@ -46,6 +46,7 @@ def snapshot(lake: Lake) -> Mapping[str, list[dict[str, Any]]]:
     return {table.name: table_rows(lake, table) for table in TABLES}
 
 
+@pytest.mark.faults  # for the time it takes
 def test_parts_at_different_times_give_the_same_tables_as_the_whole_at_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -134,6 +135,7 @@ def test_the_spools_of_the_journal_are_taken_along(spark: SparkSession, tmp_path
     assert {step.what for step in steps} >= {"converting the journal", "reading segments"}
 
 
+@pytest.mark.faults  # for the time it takes
 def test_a_late_duplicate_moves_what_was_counted(spark: SparkSession, tmp_path: Path) -> None:
     """The newest of two counts, also in tables of an hour that the new row is not in."""
     lake = Lake.at(tmp_path)

@@ -66,6 +66,7 @@ def test_triage_says_what_to_do_next(shell: Shell) -> None:
     assert first.split("\t")[6] == "KeyError: 'id'"
 
 
+@pytest.mark.faults  # for the time it takes
 def test_what_a_worker_did_is_in_the_report_a_moment_later(shell: Shell) -> None:
     async def work() -> None:
         placed = Event("order.placed", dict[str, str])
