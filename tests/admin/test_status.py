@@ -41,6 +41,12 @@ def test_an_idle_broker_is_healthy() -> None:
             "4 new dead letters in the last minutes, in 'billing.dlq'.",
         ),
         (
+            None,
+            {"died": {"billing.dlq": 30.0, "old.dlq": 3000.0}},
+            "warning",
+            "Messages died in the last minutes, in 'billing.dlq'.",
+        ),
+        (
             QueueRow(name="billing", ready=3, consumers=0, paused="the bank is down"),
             {},
             "warning",

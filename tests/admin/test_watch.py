@@ -319,6 +319,15 @@ async def test_the_first_look_tells_what_failed_alike(stage: Stage, watch: Watch
     assert of(found.queues).dead == 5
 
 
+@pytest.mark.parametrize(("ago", "status"), [(30.0, "warning"), (3_000.0, "healthy")])
+async def test_whoever_begins_to_look_after_a_failure_is_told_of_it(
+    stage: Stage, watch: Watch, ago: float, status: str
+) -> None:
+    await stage.qc.admin.declare("billing", "order.*")
+    await stage.driver.send([dead_letter("m-1", failed_at=stage.clock.now() - ago)])
+    assert (await watch.look()).status == status
+
+
 async def test_queues_that_have_not_changed_are_not_looked_into(stage: Stage, watch: Watch) -> None:
     await stage.qc.admin.declare("billing", "order.*")
     await stage.driver.send([dead_letter("m-1")])

@@ -45,10 +45,12 @@ def judged(
     trends: Trends,
     failing: Mapping[str, float],
     *,
+    died: Mapping[str, float] | None = None,
     blocked: str | None,
     time: float,
 ) -> tuple[Word, tuple[str, ...]]:
-    """The word, and why it is not a better one. `failing` are the shares of what fails.
+    """The word, and why it is not a better one. `failing` are the shares of what fails,
+    `died` says how many seconds ago a message died last in each dead-letter queue.
 
     >>> ill = QueueRow(name="billing", ready=3, consumers=0)
     >>> judged([ill], [], [], Trends(), {}, blocked=None, time=0.0)
@@ -81,6 +83,10 @@ def judged(
         letters = "1 new dead letter" if more == 1 else f"{more:,} new dead letters"
         newest = sorted(trends.grown, key=lambda name: -trends.grown[name][0])
         warnings.append(f"{letters} in the last minutes, in {_named(newest)}.")
+    # Who has only begun to look has seen nothing grow.
+    lately = {name: ago for name, ago in (died or {}).items() if ago <= RECENT}
+    if unseen := sorted(lately.keys() - trends.grown.keys(), key=lambda name: lately[name]):
+        warnings.append(f"Messages died in the last minutes, in {_named(unseen)}.")
     paused = [row.name for row in work if row.paused is not None and row.ready]
     if paused:
         warnings.append(

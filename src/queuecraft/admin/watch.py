@@ -28,6 +28,7 @@ from queuecraft.model.naming import PAUSES
 from queuecraft.model.pause import Pause
 from queuecraft.model.presence import Presence
 from queuecraft.runtime.engine import Engine
+from queuecraft.runtime.failure_groups import FailureGroup
 
 SHARED = 1.0  # seconds for which everybody gets the same answer
 SHARE = 10  # or so many times as long as the broker took for it
@@ -181,11 +182,13 @@ class Watch:
         if isinstance(answer, str):
             overview = self._unanswered(answer)
         else:
-            overview = self._told(answer)
+            paces, durations = self._measured(answer)
+            overview = self._told(answer, paces, durations)
             if groups:
                 underway = self._groups.start(self._engine.clock.monotonic)
                 if first and underway is not None:
                     await asyncio.wait([underway], timeout=FIRST_GROUPS)
+            overview = self._judged(overview, answer, paces)
         last = self._last
         if last is not None:
             new = happenings(last, overview)
@@ -216,8 +219,13 @@ class Watch:
             asked_in=None,
         )
 
-    def _told(self, sample: Sample) -> Overview:
-        paces, durations = self._measured(sample)
+    def _told(
+        self,
+        sample: Sample,
+        paces: Mapping[Who, Pace],
+        durations: Mapping[Who, tuple[int, ...]],
+    ) -> Overview:
+        """What the broker said, not yet judged."""
         before = self._samples[0] if self._samples else None
         rows = queue_rows(before, sample, paces, durations, self._holds_dead_letters)
         workers = worker_rows(sample, paces, durations)
@@ -226,32 +234,34 @@ class Watch:
         self._trends = self._trends.after(self._last_rows or (), rows, sample.time)
         letters = {row.name: held(row) for row in rows if row.holds_dead_letters}
         self._groups.note(letters, sample.time, _deaths(sample.presences or ()))
-        blocked = self._blocked()
-        ratios = {name: pace.failure_ratio for name, pace in rates.by_queue(paces).items()}
-        status, reasons = judged(
-            rows,
-            workers or (),
-            circuits,
-            self._trends,
-            {name: ratio for name, ratio in ratios.items() if ratio},
-            blocked=blocked,
-            time=sample.time,
-        )
         self._remember(sample, rows, paces)
         self._last_rows = rows
         return replace(
             self._blank(),
             at=datetime.fromtimestamp(sample.at, UTC),
-            status=status,
-            reasons=reasons,
             state=self._engine.connection.state,
-            blocked=blocked,
+            blocked=self._blocked(),
             asked_in=sample.took,
             queues=rows,
             workers=workers,
             circuits=circuits,
             dead=sum(letters.values()),
         )
+
+    def _judged(self, overview: Overview, sample: Sample, paces: Mapping[Who, Pace]) -> Overview:
+        """The same, and whether all is well."""
+        ratios = {name: pace.failure_ratio for name, pace in rates.by_queue(paces).items()}
+        status, reasons = judged(
+            overview.queues,
+            overview.workers or (),
+            overview.circuits,
+            self._trends,
+            {name: ratio for name, ratio in ratios.items() if ratio},
+            died=_last_deaths(self._groups.groups, sample.at),
+            blocked=overview.blocked,
+            time=sample.time,
+        )
+        return replace(overview, status=status, reasons=reasons)
 
     def _measured(self, sample: Sample) -> tuple[dict[Who, Pace], dict[Who, tuple[int, ...]]]:
         """What was done lately, and how long it took."""
@@ -309,6 +319,16 @@ def _deaths(presences: Sequence[Presence]) -> dict[str, int]:
         for worker in process.workers:
             found[f"{worker.queue}.dlq"] += worker.dead_lettered
     return dict(found)
+
+
+def _last_deaths(groups: Sequence[FailureGroup], now: float) -> dict[str, float]:
+    """How many seconds ago the last message died in each dead-letter queue."""
+    found: dict[str, float] = {}
+    for group in groups:
+        if group.last is not None:
+            ago = abs(now - group.last.timestamp())  # of a clock ahead of ours, too
+            found[group.queue] = min(ago, found.get(group.queue, ago))
+    return found
 
 
 def shared_for(asked_in: float | None) -> float:

@@ -61,7 +61,7 @@ class WorkerResumed(Fact, frozen=True, eq=False, kw_only=True):
     queue: str
 
 
-class MessagesPublished(Fact, frozen=True, eq=False, kw_only=True):
+class MessagesPublished(Fact, frozen=True, eq=False, kw_only=True, gc=False):
     """The broker has accepted these messages, `at` this time, in seconds since the epoch."""
 
     messages: Sequence[Outgoing]

@@ -42,6 +42,7 @@ class Publisher:
         self._now = clock.now
         self._facts = facts
         self._observers = facts.observers
+        self._tell = facts.tell
         self._recipes = Recipes(connection, codec, settings, clock)
         self._sender = Sender(connection, settings, clock, self._count)
         self._reply = Recipe("", bytes, codec, clock.now, queue="")
@@ -187,7 +188,7 @@ class Publisher:
             self._facts.wants(MessagesPublished)  # which finds out
             observers = self._observers[MessagesPublished]
         if observers:
-            self._facts.tell(observers, MessagesPublished(messages=accepted, at=now))
+            self._tell(observers, MessagesPublished(messages=accepted, at=now))
 
     def _tell_failures(self, name: str, results: Sequence[str | QueueError]) -> None:
         failed = [each for each in results if isinstance(each, QueueError)]

@@ -200,7 +200,7 @@ async def test_on_a_phone_it_fits_and_a_letter_can_be_sent_back(
         await picture(page, "phone-overview")
         await page.get_by_role("link", name="billing", exact=True).tap()
         await page.get_by_role("link", name="Dead letters in billing.dlq").tap()
-        letter = page.get_by_role("row").filter(has_text="PaymentDeclined")
+        letter = page.get_by_role("row").filter(has_text="PaymentDeclined").first
         await letter.get_by_role("link").tap()
         await expect(page.get_by_label("Traceback", exact=True)).to_contain_text("Declined")
         assert await fits(page)

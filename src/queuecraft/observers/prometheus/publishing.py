@@ -11,7 +11,6 @@ from queuecraft.observers.prometheus.families import OTHER, Families, Sample
 from queuecraft.observers.prometheus.spread import Spread
 from queuecraft.runtime.facts import MessagesPublished, PublishFailed
 
-AT_ONCE: Final = 500  # durations that wait to be sorted into buckets together
 KINDS: Final = 50  # of errors
 
 
@@ -24,7 +23,6 @@ class Published:
         self._max_names = max_names
         self._errors: Counter[tuple[str, str]] = Counter()
         self._spread = Spread(bounds)
-        self._durations: list[float] = []
 
     @property
     def total(self) -> int:
@@ -34,25 +32,22 @@ class Published:
     def noting(self) -> Callable[[MessagesPublished], None]:
         """What is to be told of every publish. It is called with each message that is published
         alone, so it looks up nothing twice."""
-        events, durations, sort = self.events, self._durations, self._sort
-        time = durations.append
+        events, spread, counts = self.events, self._spread, self._spread.counts
+        quickest = spread.bounds[0]  # which nearly all are as quick as
 
         def note(fact: MessagesPublished) -> None:
-            messages = fact.messages
-            if len(messages) > 1:
-                self._note_many(messages, fact.at)
+            try:
+                (first,) = fact.messages
+                took = fact.at - first.timestamp  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
+                events[first.routing_key] += 1
+            except (ValueError, TypeError, KeyError):  # many, not timed, or new
+                self._note_many(fact.messages, fact.at)
                 return
-            (first,) = messages
-            name = first.routing_key
-            if name in events:
-                events[name] += 1
+            if 0.0 <= took <= quickest and first.due_at is None:
+                counts[0] += 1
+                spread.total += took
             else:
-                self._count(name or first.queue or "", 1)
-            at, stamp = fact.at, first.timestamp
-            if first.due_at is None and at is not None and stamp is not None:
-                time(at - stamp)
-                if len(durations) >= AT_ONCE:
-                    sort()
+                self._time((first,), fact.at)
 
         return note
 
@@ -71,27 +66,21 @@ class Published:
         else:
             for name, count in Counter(names).items():
                 self._count(name, count)
-        if at is not None:
-            self._durations += [
-                at - each.timestamp
-                for each in messages
-                if each.due_at is None and each.timestamp is not None
-            ]
-            if len(self._durations) >= AT_ONCE:
-                self._sort()
+        self._time(messages, at)
+
+    def _time(self, messages: Sequence[Outgoing], at: float | None) -> None:
+        durations = [
+            max(0.0, at - each.timestamp)  # somebody may have set the clock
+            for each in messages
+            if at is not None and each.timestamp is not None and each.due_at is None
+        ]
+        if durations:
+            self._spread.add(durations)
 
     def _count(self, name: str, count: int) -> None:
         if name not in self.events and len(self.events) >= self._max_names:
             name = OTHER
         self.events[name] = self.events.get(name, 0) + count
-
-    def _sort(self) -> None:
-        durations = self._durations.copy()
-        self._durations.clear()
-        if durations:
-            if min(durations) < 0.0:  # somebody has set the clock
-                durations = [max(0.0, each) for each in durations]
-            self._spread.add(durations)
 
     # -- when asked ----------------------------------------------------------------------------
 
@@ -110,13 +99,9 @@ class Published:
             ("event", "error"),
             errors,
         )
-        # In a thread of somebody else's what waits is only looked at.
-        spread = self._spread.with_(Spread(self._spread.bounds))
-        if waiting := [max(0.0, each) for each in self._durations.copy()]:
-            spread.add(waiting)
         yield families.histogram(
             "publish_duration_seconds",
             "How long the broker took to accept a message.",
             (),
-            [((), spread)],
+            [((), self._spread)],
         )

@@ -19,7 +19,7 @@ export class StatusStrip {
   show(overview) {
     const chips = [broker(overview), ...workers(overview), circuits(overview), blocked(overview)];
     // How long the broker took changes each time, and is no reason to draw it again.
-    const sign = JSON.stringify([overview.status, overview.reasons, chips.map((each) => each.slice(0, 3))]);
+    const sign = JSON.stringify([overview.status, overview.reasons, overview.dead, chips.map((each) => each.slice(0, 3))]);
     if (sign === this._shown) return;
     this._shown = sign;
     this.element.className = `status ${overview.status}`;
@@ -32,7 +32,7 @@ export class StatusStrip {
         h('p', { class: 'status-word', role: 'status' }, WORDS[overview.status] ?? overview.status),
         overview.reasons.length
           ? h('ul', { class: 'reasons' }, ...overview.reasons.slice(0, 6).map((/** @type {string} */ each) => h('li', {}, sentence(each))), overview.reasons.length > 6 && h('li', {}, `… and ${many(overview.reasons.length - 6, 'more thing')}.`))
-          : h('p', { class: 'status-calm' }, 'Nothing waits for you.'),
+          : h('p', { class: 'status-calm' }, calm(overview.dead)),
       ),
       h(
         'dl',
@@ -43,6 +43,11 @@ export class StatusStrip {
       ),
     );
   }
+}
+
+/** @param {number} dead */
+function calm(dead) {
+  return dead ? `Nothing is failing now; ${many(dead, 'old dead letter')} ${dead === 1 ? 'is' : 'are'} kept.` : 'Nothing waits for you.';
 }
 
 /** @typedef {[string, string, string, string?]} Chip name, value, level, title */
