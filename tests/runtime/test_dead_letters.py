@@ -958,6 +958,14 @@ async def test_one_is_found_by_its_id_wherever_it_is(stage: Stage) -> None:
     assert await stage.qc.dead_letters.find("billing", "m-1500") is None
 
 
+async def test_one_is_looked_for_no_further_than_asked(stage: Stage) -> None:
+    await with_dead_letters(stage.qc, stage.driver, *letters(10))
+    assert await stage.qc.dead_letters.find("billing", "m-4", look=5) is not None
+    assert await stage.qc.dead_letters.find("billing", "m-5", look=5) is None
+    with pytest.raises(ConfigError, match="look=0"):
+        await stage.qc.dead_letters.find("billing", "m-5", look=0)
+
+
 async def test_in_an_empty_queue_nothing_is_found(stage: Stage) -> None:
     await with_dead_letters(stage.qc, stage.driver)
     assert await stage.qc.dead_letters.find("billing", "m-0") is None

@@ -97,12 +97,16 @@ class DeadLetters:
             peeked = await place.driver.peek(place.queue, total)
         return sum(DeadMessage.of(each).queue == place.owner for each in peeked)
 
-    async def find(self, queue: str, id: str) -> DeadMessage | None:
-        """One dead letter by its id, wherever in the queue it is; None if it is not there."""
+    async def find(self, queue: str, id: str, *, look: int | None = None) -> DeadMessage | None:
+        """One dead letter by its id; None if it is not there, or not among the first `look`. All
+        of them are looked at without it, which takes seconds where there are 100,000."""
+        _check_above_zero("find", look=look)
         async with self._look(queue) as place:
-            total = await place.total()
-            for look in sorted({min(NEAR, total), min(LOOK, total), total} - {0}):
-                for delivery in await place.driver.peek(place.queue, look):
+            reach = await place.total()
+            if look is not None:
+                reach = min(reach, look)
+            for step in sorted({min(NEAR, reach), reach} - {0}):
+                for delivery in await place.driver.peek(place.queue, step):
                     if delivery.sent.id == id:
                         letter = DeadMessage.of(delivery)
                         if place.owner in (None, letter.queue):

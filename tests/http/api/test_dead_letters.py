@@ -90,6 +90,16 @@ async def test_they_are_grouped_listed_and_read_with_their_story() -> None:
         assert (answer.status_code, problem(answer)["type"]) == (404, "NotFound")
 
 
+async def test_a_letter_is_looked_for_as_far_as_asked() -> None:
+    async with failing([]) as site:
+        page = "/api/dead-letters/billing.dlq/m-3"
+        answer = await site.reader.get(page, params={"look": 2})
+        assert (answer.status_code, problem(answer)["type"]) == (404, "NotAmongTheFirst")
+        assert "first 2 of 4" in problem(answer)["message"]
+        assert (await site.reader.get(page, params={"look": 10**30})).json()["id"] == "m-3"
+        assert (await site.reader.get(page, params={"look": 0})).status_code == 422
+
+
 async def test_a_redrive_is_counted_first_then_a_group_goes_back_and_the_rest_stays() -> None:
     async with failing([]) as site:
         page = "/api/dead-letters/billing.dlq/redrive"

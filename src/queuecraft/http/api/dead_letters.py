@@ -226,11 +226,27 @@ class DeadLetterPages:
             total=total,
         )
 
-    async def show(self, request: Request, queue: Name, id: Id) -> LetterReport:
-        """Its payload, its headers, and how it failed."""
+    async def show(
+        self,
+        request: Request,
+        queue: Name,
+        id: Id,
+        look: Annotated[int, Query(ge=1, description="How far to look for it.")] = NEAR,
+    ) -> LetterReport:
+        """Its payload, its headers, and how it failed. It is looked for among the first 2,000,
+        where the lists and the groups are from, or as far as `look`, which may take seconds."""
+        engine = self._desk.qc.dead_letters
         async with in_time():
             await self._desk.qc.admin.inspect(queue)
-            letter = await self._desk.qc.dead_letters.find(queue, id)
+            letter = await engine.find(queue, id, look=look)
+            total = await engine.count(queue) if letter is None else 0
+        if total > look:
+            raise Refusal(
+                404,
+                "NotAmongTheFirst",
+                f"it is not among the first {look:,} of {total:,} dead letters",
+                f"look={total} looks at all of them, which may take seconds",
+            )
         if letter is None:
             raise Refusal(
                 404,

@@ -10,6 +10,8 @@ import { openDelete, openRedrive } from './redrive.js';
 import { link } from './router.js';
 import { toast } from './toast.js';
 
+const EVERYTHING = 1_000_000_000; // letters; there are never as many
+
 /** A message that waits. @param {import('./view.js').Context} context @param {string} queue @param {string} id @returns {import('./view.js').View} */
 export function messagePage({ operator }, queue, id) {
   return page(id, `api/queues/${part(queue)}/messages/${part(id)}`, [link(['queues', queue]), queue], (message) => [payload(message, operator), headers(message)], null);
@@ -40,26 +42,38 @@ export function letterPage({ operator, live }, queue, id) {
 function page(id, path, back, parts, tools) {
   const title = h('span', { class: 'mono' }, id);
   const under = h('div', {});
-  const body = h('div', {}, h('p', { class: 'loading' }, h('span', { class: 'spinner' }), 'Looking for it …'));
+  const body = h('div', {}, looking());
   let shown = false;
+  const further = () => {
+    fill(body, looking());
+    void show({ look: EVERYTHING });
+  };
+  /** @param {Record<string, any>} query */
+  async function show(query) {
+    shown = true;
+    try {
+      const message = await ask(path, { exact: true, query });
+      title.textContent = message.event || message.id;
+      fill(under, about(message));
+      fill(body, ...parts(message));
+    } catch (error) {
+      shown = error.status === 404;
+      if (error.type === 'NotAmongTheFirst') fill(body, nothing(`${error.message.replace(/^it/, 'It')}.`, button('Look through all of them', further, { kind: 'primary' })));
+      else if (shown) fill(body, nothing('It is not here any more.', 'It was handled, sent back or deleted meanwhile.', h('a', { href: back[0] }, `To ${back[1]}`)));
+      else fill(body, trouble(error));
+    }
+  }
   return {
     title: id,
     element: h('div', { class: 'message' }, pageHead(title, { back, under, tools: tools ?? [] }), body),
     refresh: async () => {
-      if (shown) return; // a message does not change
-      shown = true;
-      try {
-        const message = await ask(path, { exact: true });
-        title.textContent = message.event || message.id;
-        fill(under, about(message));
-        fill(body, ...parts(message));
-      } catch (error) {
-        shown = error.status === 404;
-        if (error.status === 404) fill(body, nothing('It is not here any more.', 'It was handled, sent back or deleted meanwhile.', h('a', { href: back[0] }, `To ${back[1]}`)));
-        else fill(body, trouble(error));
-      }
+      if (!shown) await show({}); // a message does not change
     },
   };
+}
+
+function looking() {
+  return h('p', { class: 'loading' }, h('span', { class: 'spinner' }), 'Looking for it …');
 }
 
 /** @param {any} message */
