@@ -31,7 +31,7 @@ WORKERS ?= 2  # processes that share the tests; each has its own brokers
 
 CHECKED := $(wildcard src tests benchmarks)
 
-.PHONY: help demo test coverage check bench faults docs lock clean
+.PHONY: help demo test coverage check bench faults docs lock clean .mypy .basedpyright .layers
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -53,8 +53,12 @@ coverage: $(DEV) ## the same tests, and which lines they reach: 90 % at least
 check: $(DEV) ## lint, formatting, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy $(CHECKED)
-	$(BIN)/basedpyright $(CHECKED)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target .mypy .basedpyright .layers
+
+.mypy .basedpyright: .%:
+	$(BIN)/$* $(CHECKED)
+
+.layers:
 	$(BIN)/lint-imports
 
 bench: $(BENCH) ## compare our speed with other libraries
