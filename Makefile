@@ -5,6 +5,9 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
+# Tests start hundreds of processes; each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv
 BIN := $(VENV)/bin
 # An environment holds absolute paths: a copied or moved checkout must build its own,

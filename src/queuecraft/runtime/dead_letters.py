@@ -24,6 +24,7 @@ __all__ = ["DeadLetters", "DeadMessage", "FailureGroup", "Filter", "Redrive"]
 LOOK = 10_000  # dead letters looked at for a list, unless its limit is higher
 Groups: TypeAlias = list[FailureGroup]  # in the class, `list` is something else
 
+HEAD = 200  # dead letters that any broker shows at once
 NEAR = 2_000  # dead letters at the head, where the examples of groups are
 
 
@@ -105,7 +106,7 @@ class DeadLetters:
             reach = await place.total()
             if look is not None:
                 reach = min(reach, look)
-            for step in sorted({min(NEAR, reach), reach} - {0}):
+            for step in sorted({min(HEAD, reach), min(NEAR, reach), reach} - {0}):
                 for delivery in await place.driver.peek(place.queue, step):
                     if delivery.sent.id == id:
                         letter = DeadMessage.of(delivery)
