@@ -442,6 +442,18 @@ async def test_health_follows_the_connection(stage: Stage) -> None:
     assert back.disconnected_at is None
 
 
+async def test_health_names_what_cannot_be_consumed_until_it_can(stage: Stage) -> None:
+    stage.driver.fail("subscribe", QueueError("access refused"), times=2)
+    worker = stage.qc.worker("billing").on("order.placed", print)
+    async with running(worker):
+        await eventually(lambda: not stage.qc.health_check().ok)
+        (reason,) = stage.qc.health_check().paused.values()
+        assert reason.startswith("cannot consume: access refused")
+        for _ in range(20):
+            await stage.clock.advance(1)
+        assert stage.qc.health_check().ok
+
+
 async def test_health_names_what_is_paused(stage: Stage) -> None:
     worker = stage.qc.worker("billing").on(order_placed, Ledger().recording("billing"))
     async with running(worker):

@@ -22,7 +22,8 @@ from queuecraft import (
     Retry,
     Unroutable,
 )
-from queuecraft.model.outcome import Acked, DeadLettered, Dropped, Retried
+from queuecraft.middleware import Postponed
+from queuecraft.model.outcome import Acked, DeadLettered, Dropped, PutOff, Retried
 from queuecraft.testing import Ledger, MockQueueCraft
 
 
@@ -227,6 +228,16 @@ async def test_without_dead_letters_the_end_is_dropped(mock: MockQueueCraft) -> 
     billing = mock.worker("billing", retry=NoRetry(), dead_letter=NoDeadLetter())
     billing.on(order_placed, Ledger().failing("billing"))
     assert isinstance(await mock.deliver(billing, Order("o-1")), Dropped)
+
+
+async def test_what_is_put_off_is_told(mock: MockQueueCraft) -> None:
+    billing = mock.worker("billing")
+
+    @billing.on(order_placed)
+    async def charge(order: Order) -> None:
+        raise Postponed(60, "the bank is closed")
+
+    assert await mock.deliver(billing, Order("o-1")) == PutOff(60, "the bank is closed")
 
 
 async def test_a_body_that_cannot_be_read_is_a_dead_letter_at_once(mock: MockQueueCraft) -> None:

@@ -53,8 +53,8 @@ class Failure:
     traceback: str = ""
 
     @classmethod
-    def of(cls, error: BaseException) -> Failure:
-        """The type, message and traceback of an exception."""
+    def of(cls, error: BaseException, *, chain: bool = True) -> Failure:
+        """The type, message and traceback of an exception, and with `chain` of its causes."""
         kind = type(error)
         name = kind.__qualname__
         if kind.__module__ not in ("builtins", "__main__"):
@@ -66,7 +66,7 @@ class Failure:
         where = error.__traceback__
         while where is not None and _is_ours(where) and where.tb_next is not None:
             where = where.tb_next  # begin with the user's own code
-        lines = traceback.format_exception(kind, error, where, limit=-25)
+        lines = traceback.format_exception(kind, error, where, limit=-25, chain=chain)
         return cls(name, text, "".join(lines))
 
 
@@ -173,6 +173,8 @@ def after_error(
     'invalid-payload'
     """
     if isinstance(error, UnreadablePayload):
-        return at_the_end(policy, INVALID_PAYLOAD, Failure.of(error.__cause__ or error))
+        # Behind it is the error of a validator, and pydantic's quotes the payload.
+        failure = Failure.of(error.__cause__ or error, chain=False)
+        return at_the_end(policy, INVALID_PAYLOAD, failure)
     failure = failure or Failure.of(error)
     return after_failure(policy, attempt, HANDLER_ERROR, failure, chance=chance)

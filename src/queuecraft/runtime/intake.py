@@ -56,6 +56,7 @@ class Intake:
         self.waking = False
         self.fetcher: asyncio.Task[Any] | None = None
         self.paused: str | None = None
+        self.refused: str | None = None  # why the queue cannot be consumed, as long as it cannot
         self.closing = False
         self._queue = queue
         self._connection = connection
@@ -323,6 +324,7 @@ class Intake:
             if generation == self._connection.generation:
                 self._connection.lost(driver, error)
             return None
+        self.refused = None
         self._driver = driver
         self._generation = generation
         self.settler = Settler(
@@ -338,6 +340,7 @@ class Intake:
             elif self._connection.state in ("disconnected", "closing", "closed"):
                 self._owner.pause(str(error))  # there will be no connection again
             return
+        self.refused = f"cannot consume: {error}"
         expected = isinstance(error, QueueError)  # the queue is gone, or is not what it should be
         self._facts.log.error(
             "cannot consume %s: %s; trying again",

@@ -346,7 +346,8 @@ class Worker:
     @property
     def paused(self) -> str | None:
         """Why it takes no messages, if it does not."""
-        return None if self._consumer is None else self._consumer.paused
+        consumer = self._consumer
+        return None if consumer is None else consumer.paused or consumer.intake.refused
 
     @property
     def at_once(self) -> int:

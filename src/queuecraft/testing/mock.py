@@ -16,7 +16,7 @@ from queuecraft.drivers.local.memory import MemoryDriver
 from queuecraft.model.errors import ConfigError, QueueError
 from queuecraft.model.event import Event
 from queuecraft.model.ids import new_id
-from queuecraft.model.outcome import Acked, DeadLettered, Dropped, Outcome, Retried
+from queuecraft.model.outcome import Acked, DeadLettered, Dropped, Outcome, PutOff, Retried
 from queuecraft.model.queue import Queue
 from queuecraft.model.routing import topic_matches
 from queuecraft.model.settings import Settings, SettingsOptions
@@ -25,6 +25,7 @@ from queuecraft.runtime.facts import (
     Fact,
     MessageDeadLettered,
     MessageDropped,
+    MessagePostponed,
     MessageRetried,
     MessagesPublished,
     MessagesSucceeded,
@@ -396,6 +397,8 @@ class MockQueueCraft(QueueCraft):
                     tell(DeadLettered(fact.reason, fact.failure))
                 case MessageDropped() if fact.worker == queue and fact.delivery.sent.id == id:
                     tell(Dropped(fact.reason, fact.failure))
+                case MessagePostponed() if fact.worker == queue and fact.delivery.sent.id == id:
+                    tell(PutOff(fact.delay, fact.reason))
                 case _:
                     pass
 
