@@ -42,6 +42,12 @@ async def test_it_answers_with_one_word(well: bool, status: int) -> None:
     assert headers["Connection"] == "close"
 
 
+async def test_a_process_that_is_not_well_is_alive() -> None:
+    async with HealthPort("127.0.0.1", 0, lambda: False) as port:
+        code, _, body = answer(await ask(port, b"GET /live HTTP/1.1\r\nHost: x\r\n\r\n"))
+    assert (code, json.loads(body)) == (200, {"status": "alive"})
+
+
 async def test_head_gets_the_headers_alone() -> None:
     async with HealthPort("127.0.0.1", 0, lambda: True) as port:
         code, headers, body = answer(await ask(port, b"HEAD /health HTTP/1.1\r\n\r\n"))

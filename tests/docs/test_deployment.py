@@ -269,13 +269,13 @@ def succeeds(probe: Sequence[str], number: int) -> bool:
 
 def alive(number: int) -> bool:
     probe = container("shop-workers", "workers")["livenessProbe"]
-    return succeeds(probe["exec"]["command"], number)
+    return status(number, probe["httpGet"]["path"]) == 200
 
 
 def status(number: int, path: str) -> int:
     """The answer to a probe over HTTP; 0 if there is none."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{number}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{number}{path}", timeout=4) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         error.close()

@@ -22,7 +22,8 @@ _REQUEST = re.compile(rb"([A-Z]{1,16}) (/[!-~]{0,2000}) HTTP/1\.[01]\r?\n")
 
 
 class HealthPort:
-    """Answers `GET /health` with 200 and `{"status": "healthy"}`, or with 503 and `"unhealthy"`.
+    """Answers `GET /health` with 200 and `{"status": "healthy"}`, or with 503 and `"unhealthy"`;
+    `GET /live` always with 200, so no answer means that the process stands still.
 
     >>> import asyncio
     >>> async def ask() -> bytes:
@@ -128,12 +129,16 @@ class HealthPort:
         except ValueError:  # a line beyond all bounds
             return _response(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         method, target = request.groups()
-        if target.partition(b"?")[0] != b"/health":
+        page = target.partition(b"?")[0]
+        if page not in (b"/health", b"/live"):
             return _response(HTTPStatus.NOT_FOUND)
         if method not in (b"GET", b"HEAD"):
             return _response(HTTPStatus.METHOD_NOT_ALLOWED, "Allow: GET, HEAD\r\n")
-        healthy = self._healthy()
-        body = json.dumps({"status": "healthy" if healthy else "unhealthy"})
+        healthy, word = True, "alive"  # whoever can answer is
+        if page == b"/health":
+            healthy = self._healthy()
+            word = "healthy" if healthy else "unhealthy"
+        body = json.dumps({"status": word})
         status = HTTPStatus.OK if healthy else HTTPStatus.SERVICE_UNAVAILABLE
         return _response(status, body=body, head=method == b"HEAD")
 
