@@ -34,7 +34,7 @@ WORKERS ?= 2  # processes that share the tests; each has its own brokers
 
 CHECKED := $(wildcard src tests benchmarks)
 
-.PHONY: help demo test coverage check bench faults docs lock clean .mypy .basedpyright .layers
+.PHONY: help demo test coverage check bench faults soak docs lock clean .mypy .basedpyright .layers
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -67,9 +67,13 @@ check: $(DEV) ## lint, formatting, types, layers
 bench: $(BENCH) ## compare our speed with other libraries
 	$(BIN)/python -m benchmarks
 
-faults: $(DEV) ## the long tests: connections cut, handlers gone wild, processes killed
+faults: $(DEV) ## the long tests, then every fault on every broker: docs/reliability.md
 	QUEUECRAFT_SOAK=1000 $(BIN)/python -m pytest tests/runtime/test_soak.py --timeout=1200
 	$(BIN)/python -m pytest tests -m faults
+	$(BIN)/python -m tests.faults.matrix
+
+soak: $(DEV) ## half an hour of load and faults on every broker: nothing lost, nothing grows
+	$(BIN)/python -m tests.faults.soak
 
 docs: $(DOCS) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site

@@ -184,6 +184,19 @@ async def test_a_lost_answer_is_unknown_also_where_outages_fail_at_once(inline: 
         assert caught.value.outcome == "unknown"
 
 
+async def test_many_in_an_outage_wait_for_it_once(network: Shop) -> None:
+    await network.outage()
+    many = started(
+        network.qc.publish_many(order_placed, [Order("o")] * 1200, return_exceptions=True)
+    )
+    await network.clock.advance(31)
+    results = await many
+    assert len(results) == 1200
+    assert {getattr(each, "outcome", each) for each in results} == {"rejected"}
+    assert "no connection within 30 s" in str(results[0])
+    assert "not sent" in str(results[-1])
+
+
 async def test_a_flight_that_never_lands_is_unknown(network: Shop) -> None:
     hang = network.driver.hang()
     publish = network.publish("m-1")

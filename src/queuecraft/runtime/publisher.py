@@ -130,6 +130,10 @@ class Publisher:
                 rest = iter(answers)
                 answers = [errors.get(at) or next(rest) for at in range(len(chunk))]
             results += answers
+            unheard = messages and not any(isinstance(each, str) for each in answers)
+            if unheard and self._connection.current is None:
+                # It was waited for once: each further chunk would wait as long for nothing.
+                results += [self._not_sent() for _ in source]
             await asyncio.sleep(0)
         if self._facts.wants(PublishFailed):
             self._tell_failures(recipe.name, results)
@@ -201,6 +205,13 @@ class Publisher:
     async def _give_way(self) -> None:
         self._budget = YIELD_EVERY
         await asyncio.sleep(0)
+
+    def _not_sent(self) -> PublishError:
+        return PublishError(
+            "not sent: the broker has answered for none of those before it, and is not connected",
+            broker=self._connection.traits.name,
+            operation="publish_many",
+        )
 
     def _let_down(self) -> PublishError:
         return PublishError(

@@ -68,7 +68,8 @@ async def _queues(qc: QueueCraft, timeout: float) -> AsyncGenerator[Finding]:
             left = "left by a command that did not come to its end"
             yield warning(info.name, left, f"queuecraft delete {info.name} --yes")
         elif problems := Limits().problems(info):
-            yield warning(info.name, "; ".join(problems), _ADVICE.get(_kind(problems[0]), ""))
+            what = _ADVICE[_kind(problems[0])].format(info.name.removesuffix(".dlq"))
+            yield warning(info.name, "; ".join(problems), what)
 
 
 async def _rights(qc: QueueCraft, timeout: float) -> AsyncGenerator[Finding]:
@@ -114,7 +115,7 @@ async def _rights(qc: QueueCraft, timeout: float) -> AsyncGenerator[Finding]:
 
 
 _ADVICE = {
-    "dead": "queuecraft dlq groups QUEUE shows why, queuecraft dlq redrive QUEUE sends them back",
+    "dead": "queuecraft dlq groups {0} shows why, queuecraft dlq redrive {0} sends them back",
     "nobody": "start its worker: queuecraft run MODULE:ATTRIBUTE",
     "oldest": "see what its workers do: queuecraft top",
 }

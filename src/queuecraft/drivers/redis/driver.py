@@ -337,7 +337,7 @@ class RedisDriver(Driver):
     ) -> None:
         wanted = topology.described(kept=self.kept, queue=queue, **what)
         answer = await self._eval(operation, scripts.DECLARE, wanted)
-        topology.check(answer, asked, queue)
+        topology.check(answer, asked, queue, self.kept)
 
     def _info(self, name: bytes, *numbers_and_heads: Any) -> QueueInfo:
         ready, in_flight, delayed, dead, consumers, *heads = numbers_and_heads

@@ -69,7 +69,9 @@ def described(
     return arguments
 
 
-def check(answer: Sequence[bytes], asked: Sequence[Exchange], queue: Queue | None) -> None:
+def check(
+    answer: Sequence[bytes], asked: Sequence[Exchange], queue: Queue | None, kept: Kept
+) -> None:
     """Raise if the script has made nothing, because of what it found."""
     what, *rest = answer
     if what == b"done":
@@ -88,7 +90,7 @@ def check(answer: Sequence[bytes], asked: Sequence[Exchange], queue: Queue | Non
         have = list(_QUEUE)
         values = [unpack(each[3:]) for each in (found, wanted)]
         if values[0] == values[1]:  # then it is kept otherwise
-            have, values = ["mode"], [[MODES[chr(found[0])]], ["another"]]
+            have, values = ["mode"], [[MODES[chr(found[0])]], [MODES[kept]]]
     raise _mismatch(what.decode(), name, have, values)
 
 
