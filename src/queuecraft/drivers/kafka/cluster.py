@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions as GroupOffsets
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -80,8 +80,10 @@ class Cluster:
             await asyncio.sleep(AGAIN)
 
     async def close(self) -> None:
-        """Ask nothing more."""
+        """Ask nothing more. librdkafka keeps its threads and connections until its client is gone:
+        nothing may hold on to that in a circle, which the garbage collector finds when it likes."""
         self._thread.shutdown(wait=False)
+        self.groups = Groups(self._admin, _asked_too_late)
 
     async def call(self, operation: str, work: Callable[[], T]) -> T:
         """Do what blocks, not in the loop."""
@@ -270,6 +272,10 @@ class Cluster:
             return found
 
         return await self.call("inspect", asked) if wanted else {group: [] for group in every}
+
+
+async def _asked_too_late(operation: str, work: Callable[[], object]) -> NoReturn:
+    raise ConnectionLost("the connection is closed", broker="kafka", operation=operation)
 
 
 def _reason(told: deque[KafkaError]) -> KafkaError | None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from queuecraft.drivers.base import ConnectionLost
 from queuecraft.drivers.kafka.envelope import Record
 
 SLICE: Final = 0.1  # seconds after which the thread looks whether it is still wanted
@@ -62,6 +63,8 @@ class Producing:
         """Store the records, in order; what was not stored, by its place, and why."""
         errors: dict[int, KafkaError] = {}
         async with self._turn:
+            if not self._wanted:
+                raise ConnectionLost("the connection is closed", broker="kafka")
             produce = self._producer.produce
             for at, (topic, value, key, headers) in enumerate(records):
                 passenger = Passenger(errors, at)
@@ -83,7 +86,8 @@ class Producing:
 
     def give_up(self) -> None:
         """Answer for all that is under way: nobody knows what becomes of it."""
-        self._producer.purge(in_queue=True, in_flight=True, blocking=False)
+        if self._wanted:
+            self._producer.purge(in_queue=True, in_flight=True, blocking=False)
 
     async def close(self) -> None:
         """Wait a little for what is under way, then end."""
@@ -97,6 +101,9 @@ class Producing:
             self._wanted = False
             self._off.set()
             self._thread.join()
+            # It knows us by its callbacks: until the garbage collector saw that, its threads and
+            # connections would stay.
+            del self._producer
 
     def _serve(self) -> None:
         while self._wanted:
