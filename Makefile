@@ -32,7 +32,7 @@ endif
 
 WORKERS ?= 2  # processes that share the tests; each has its own brokers
 
-CHECKED := $(wildcard src tests benchmarks)
+CHECKED := $(wildcard src tests benchmarks examples)
 
 .PHONY: help demo test coverage check bench faults soak docs lock clean .mypy .basedpyright .layers
 
