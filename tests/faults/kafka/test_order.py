@@ -60,6 +60,8 @@ async def test_no_job_overtakes_another_of_its_key_when_workers_are_killed(
         living.append(worker(scene))
     await publishing
     await scene.quiet()
+    last = living[-1].pid  # it may not listen to signals yet
+    await scene.until(lambda: scene.account().by(last, "ready"), "it has come")
     await scene.stop(*living)
 
     account = await scene.check()

@@ -42,6 +42,7 @@ class Forwarder:
         self._subscription: KafkaSubscription | None = None
         self._waiting: list[tuple[float, int, Delivery]] = []
         self._number = count()
+        self._moving: asyncio.Task[None] | None = None
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def follow(self, topics: Mapping[str, Reach]) -> None:
@@ -50,9 +51,11 @@ class Forwarder:
             await self._subscription.follow(topics)
 
     async def close(self) -> None:
-        """Leave the rest to others."""
+        """Leave the rest to others. What was sent on is acked first, or it would come twice."""
         self._task.cancel()
         await asyncio.wait([self._task])
+        if self._moving is not None:
+            await asyncio.gather(self._moving, return_exceptions=True)
         await self._leave()
 
     async def _run(self) -> None:
@@ -84,7 +87,8 @@ class Forwarder:
             due.append(heapq.heappop(self._waiting)[2])
         if due:
             await subscription.committed(but=AT_RISK - len(due))
-            await self._move(subscription, due)
+            self._moving = asyncio.get_running_loop().create_task(self._move(subscription, due))
+            await asyncio.shield(self._moving)
 
     async def _move(self, subscription: KafkaSubscription, due: list[Delivery]) -> None:
         messages = [_as_meant(each.sent) for each in due]

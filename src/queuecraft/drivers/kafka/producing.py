@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from threading import Event, Thread
+from contextlib import suppress
+from threading import Event, Lock, Thread
 from typing import Any, Final
 
 import msgspec
@@ -41,8 +42,9 @@ class Producing:
         self._on_lost = on_lost
         self._wanted = True
         self._turn = asyncio.Lock()
-        self._landed: asyncio.Future[None] | None = None  # once nothing is under way
+        self._landed: asyncio.Future[bool] | None = None  # once nothing is under way
         self._off = Event()  # something is
+        self._ending = Lock()
         self._producer = Producer(
             {
                 **settings,
@@ -65,8 +67,9 @@ class Producing:
         async with self._turn:
             if not self._wanted:
                 raise ConnectionLost("the connection is closed", broker="kafka")
-            produce = self._producer.produce
+            produce, count = self._producer.produce, 0
             for at, (topic, value, key, headers) in enumerate(records):
+                count += 1
                 passenger = Passenger(errors, at)
                 try:
                     produce(topic, value, key, headers=headers, on_delivery=passenger)
@@ -75,14 +78,18 @@ class Producing:
                     produce(topic, value, key, headers=headers, on_delivery=passenger)
                 except KafkaException as error:
                     errors[at] = error.args[0]
-            await self._land()
+            if not await self._land():
+                unknown = KafkaError(KafkaError._PURGE_INFLIGHT)
+                errors = dict.fromkeys(range(count), unknown) | errors
         return errors
 
-    async def _land(self) -> None:
-        """Wait until nothing is under way."""
+    async def _land(self) -> bool:
+        """Wait until nothing is under way; False if it was closed before, and nobody knows."""
+        if not self._wanted:
+            return False
         self._landed = self._loop.create_future()
         self._off.set()
-        await self._landed
+        return await self._landed
 
     def give_up(self) -> None:
         """Answer for all that is under way: nobody knows what becomes of it."""
@@ -94,16 +101,25 @@ class Producing:
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
-        if self._wanted:
+        with self._ending:
+            if not self._wanted:
+                return
             self._producer.flush(1.0)
             self.give_up()
             self._producer.flush(1.0)
             self._wanted = False
             self._off.set()
             self._thread.join()
+            under_way = len(self._producer)  # also what was given to it meanwhile
             # It knows us by its callbacks: until the garbage collector saw that, its threads and
             # connections would stay.
             del self._producer
+        with suppress(RuntimeError):  # the loop is closed, and nobody waits
+            self._loop.call_soon_threadsafe(self._tell, not under_way)
+
+    def _tell(self, landed: bool) -> None:
+        if self._landed is not None:
+            _finish(self._landed, landed)
 
     def _serve(self) -> None:
         while self._wanted:
@@ -116,13 +132,13 @@ class Producing:
                     break
                 self._producer.flush(SLICE)
             if landed is not None and not landed.done() and not under_way:
-                self._loop.call_soon_threadsafe(_finish, landed)
+                self._loop.call_soon_threadsafe(_finish, landed, True)
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN or error.fatal():
             self._loop.call_soon_threadsafe(self._on_lost, error)
 
 
-def _finish(landed: asyncio.Future[None]) -> None:
+def _finish(landed: asyncio.Future[bool], well: bool) -> None:
     if not landed.done():
-        landed.set_result(None)
+        landed.set_result(well)

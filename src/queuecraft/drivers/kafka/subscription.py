@@ -131,14 +131,17 @@ class KafkaSubscription(Subscription):
             self._holding.changed.notify_all()
         if self._keeping is not None:
             self._keeping.cancel()
-        if self._fetching is not None:
-            await asyncio.wait([self._fetching])
-        if self._commit is not None:
-            await asyncio.wait([self._commit])
-        self._holding.held.clear()
-        self._ready.clear()
-        await self._loop.run_in_executor(self._polling, self._member.leave)
-        self._polling.shutdown(wait=False)
+        try:
+            if self._fetching is not None:
+                await asyncio.wait([self._fetching])
+            if self._commit is not None:
+                await asyncio.wait([self._commit])
+        finally:  # whoever stops waiting: a consumer that is not closed stays in its group
+            leaving = self._loop.run_in_executor(self._polling, self._member.leave)
+            self._polling.shutdown(wait=False)
+            self._holding.held.clear()
+            self._ready.clear()
+        await leaving
 
     # -- handing over --------------------------------------------------------------------------
 
