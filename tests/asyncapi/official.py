@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.brokers.installation import Unavailable
+
 PARSER = "@asyncapi/parser@3.6.3"
 SCRIPT = """
 const { Parser } = require("@asyncapi/parser");
@@ -39,9 +41,17 @@ def problems(document: dict[str, Any]) -> list[str]:
 
 @cache
 def _installed() -> Path:
+    try:
+        return install()
+    except Unavailable as reason:
+        pytest.skip(f"AsyncAPI's own parser: {reason}")
+
+
+def install() -> Path:
+    """Where it is. The first time it takes as long as the registry does."""
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
-        pytest.skip("AsyncAPI's own parser needs Node: apt install nodejs npm")
+        raise Unavailable("it needs Node: apt install nodejs npm")
     cached = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     place = Path(cached, "queuecraft", "asyncapi", PARSER.rpartition("@")[2])
     done = place / "done"
@@ -50,6 +60,6 @@ def _installed() -> Path:
         command = [npm, "install", "--prefix", str(place), "--no-audit", "--no-fund", PARSER]
         told = subprocess.run(command, capture_output=True, text=True)
         if told.returncode:
-            pytest.skip(f"AsyncAPI's own parser cannot be installed: {told.stderr[-300:]}")
+            raise Unavailable(f"it cannot be installed: {told.stderr[-300:]}")
         done.touch()
     return place

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from tests.asyncapi import official
 from tests.brokers import installation, kafka, postgres, rabbitmq, redis
 from tests.brokers.distribution import Distribution
 
@@ -18,6 +19,10 @@ def install() -> int:
         ("PostgreSQL", lambda: installation.ensure(postgres.POSTGRES), postgres.VARIABLE),
         ("Chromium", lambda: installation.ensure([installation.CHROMIUM]), None),
     )
+    try:
+        official.install()
+    except installation.Unavailable as reason:
+        print(f"AsyncAPI's own parser: {reason}\nIts tests will be SKIPPED.", file=sys.stderr)
     status = 0
     for name, get, variable in brokers:
         if variable is not None and os.environ.get(variable):

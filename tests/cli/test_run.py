@@ -36,6 +36,13 @@ def test_one_signal_lets_a_slow_handler_finish(tmp_path: Path, number: signal.Si
     assert "handled" in program.output
 
 
+def test_what_a_handler_prints_is_seen_at_once_through_a_pipe(tmp_path: Path) -> None:
+    application(tmp_path, APP.replace(", flush=True", ""))
+    for more in ((), ("--processes", "2")):
+        with Running("run", "shop:qc", *more, folder=tmp_path, PYTHONUNBUFFERED="") as program:
+            program.until("inside")
+
+
 @both
 def test_a_second_signal_forces(tmp_path: Path, number: signal.Signals) -> None:
     application(tmp_path)

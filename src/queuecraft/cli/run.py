@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -167,6 +168,7 @@ class Task:
 def _be_child(task: Task, fd: int, number: int | None) -> int:
     stop = Stop(log)
     stop.listen(supervised=True)
+    _print_line_by_line()
     life = Life(task.load(number), stop, log)
     return _in_fast_loop(life.live_supervised(fd))
 
@@ -174,6 +176,7 @@ def _be_child(task: Task, fd: int, number: int | None) -> int:
 def _work_alone(task: Task, banner: Banner, address: Address | None) -> int:
     stop = Stop(log)
     stop.listen(supervised=False)
+    _print_line_by_line()
     life = Life(task.load(), stop, log)
 
     async def work() -> int:
@@ -182,6 +185,12 @@ def _work_alone(task: Task, banner: Banner, address: Address | None) -> int:
             return await life.live()
 
     return _in_fast_loop(work())
+
+
+def _print_line_by_line() -> None:
+    """What handlers print is seen then, also in a container or through a pipe."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
 
 
 def _supervise(
