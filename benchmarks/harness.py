@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from time import monotonic
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -257,27 +258,41 @@ def measure(
     *,
     loop_factory: LoopFactory | None = None,
     on_run: Callable[[Case, int], None] = lambda case, round_number: None,
+    on_failure: Callable[[Case, RunFailed], None] | None = None,
+    until: float = float("inf"),
 ) -> dict[str, Series]:
     """Every case once a round, after a round to warm up; results by the key of the case.
 
-    `on_run` is told of each run before it begins, with 0 as the warm-up round.
+    `on_run` is told of each run before it begins, with 0 as the warm-up round. A case that fails
+    is told to `on_failure` and left out from then on, all of it; without `on_failure` it ends the
+    run. No round but the first begins after the moment `until` of the monotonic clock.
     """
     counts: dict[str, int] = {}
+    results = {case.key: Series(case) for case in cases}
+
+    def attempt(case: Case, messages: int) -> Measurement | None:
+        try:
+            return run_once(case, messages, deadline=plan.deadline, loop_factory=loop_factory)
+        except RunFailed as error:
+            if on_failure is None:
+                raise
+            del results[case.key]
+            on_failure(case, error)
+            return None
+
     for case in cases:
         on_run(case, 0)
-        trial = run_once(
-            case,
-            min(plan.warmup, plan.messages),
-            deadline=plan.deadline,
-            loop_factory=loop_factory,
-        )
-        counts[case.key] = plan.count_for(trial.rate)
-    results = {case.key: Series(case) for case in cases}
+        trial = attempt(case, min(plan.warmup, plan.messages))
+        if trial is not None:
+            counts[case.key] = plan.count_for(trial.rate)
     for turn in range(plan.rounds):
+        if turn and monotonic() > until:
+            break
         for case in rotated(cases, turn):
+            if case.key not in results:
+                continue
             on_run(case, turn + 1)
-            measurement = run_once(
-                case, counts[case.key], deadline=plan.deadline, loop_factory=loop_factory
-            )
-            results[case.key].measurements.append(measurement)
+            measurement = attempt(case, counts[case.key])
+            if measurement is not None:
+                results[case.key].measurements.append(measurement)
     return results

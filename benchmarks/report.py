@@ -1,23 +1,23 @@
-"""What a run found: a table for people, plain text for pipes, JSON for later."""
+"""What a run found: a table for people, plain text for pipes, rows for the page."""
 
 from __future__ import annotations
 
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
-import msgspec
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.harness import Group, Plan, Results, Series, Skipped, Spread, Verdict, fastest
+from benchmarks.harness import Group, Plan, Results, Series, Skipped, Verdict, fastest
+from benchmarks.pairs.entries import OURS
+from benchmarks.results import Row, Section
+from benchmarks.words import WORDS, Words
 
 PACKAGES = (
     "queuecraft",
@@ -29,6 +29,8 @@ PACKAGES = (
     "aiormq",
     "aio-pika",
     "pika",
+    "aiokafka",
+    "confluent-kafka",
     "faststream",
     "celery",
     "taskiq",
@@ -39,6 +41,24 @@ PACKAGES = (
     "kombu",
     "uvloop",
 )
+
+OPTIONS = "options"
+PLACES = {
+    "memory": ("memory", "end to end"),
+    "file-publish": ("file", "publish"),
+    "file-consume": ("file", "consume"),
+    "file": ("file", "end to end, in one process"),
+    "rabbitmq-publish": ("rabbitmq", "publish"),
+    "rabbitmq-consume": ("rabbitmq", "consume"),
+    "redis-publish": ("redis", "publish"),
+    "redis-consume": ("redis", "consume"),
+    "kafka-publish": ("kafka", "publish"),
+    "kafka-consume": ("kafka", "consume"),
+    "journal": (OPTIONS, "cost of options: the journal"),
+    "middleware": (OPTIONS, "cost of options: middleware"),
+    "observers": (OPTIONS, "cost of options: observers"),
+}
+"""Broker and name of the table that a group becomes."""
 
 COLUMNS = ("contender", "case", "msg/s", "spread", "ratio")
 
@@ -112,8 +132,9 @@ def sentence(verdict: Verdict) -> str:
 
 def notes(outcome: Outcome, plan: Plan) -> list[str]:
     """What a reader has to know to read the table."""
+    made = max((len(series.measurements) for series in outcome.results.values()), default=0)
     lines = [
-        f"median of {plan.rounds} interleaved rounds; spread is lowest to highest",
+        f"median of {made} interleaved rounds; spread is lowest to highest",
         f"{plan.messages:,} messages a run"
         if outcome.group.messages
         else f"at most {plan.messages:,} messages and about {plan.seconds:g} s a run",
@@ -162,54 +183,35 @@ def _show_table(outcome: Outcome, plan: Plan, console: Console) -> None:
         console.print(Text(sentence(verdict), style=colours[verdict.holds]))
 
 
-def document(
-    outcomes: Sequence[Outcome], plan: Plan, *, loop: str, at: datetime | None = None
-) -> dict[str, Any]:
-    """All of it, for a machine."""
-    return {
-        "format": 1,
-        "at": (at or datetime.now(UTC)).isoformat(timespec="seconds"),
-        "environment": environment(loop),
-        "plan": asdict(plan),
-        "groups": [_group(outcome) for outcome in outcomes],
-    }
-
-
-def write(path: Path, contents: dict[str, Any]) -> None:
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(contents), indent=2) + b"\n")
-
-
-def _group(outcome: Outcome) -> dict[str, Any]:
-    reference = outcome.reference
-    return {
-        "name": outcome.group.name,
-        "reference": reference.case.key if reference else None,
-        "cases": [_case(series, reference) for series in outcome.results.values()],
-        "claims": [
-            {
-                "text": verdict.text,
-                "owed": verdict.owed,
-                "figure": _spread(verdict.figure),
-                "unit": verdict.unit.strip(),
-                "against": verdict.against,
-                "holds": verdict.holds,
-            }
-            for verdict in outcome.verdicts
-        ],
-        "skipped": [asdict(skipped) for skipped in outcome.skipped],
-    }
-
-
-def _case(series: Series, reference: Series | None) -> dict[str, Any]:
-    return {
-        "name": series.case.name,
-        "contender": series.case.contender,
-        "messages": series.measurements[0].messages,
-        "seconds": [measurement.seconds for measurement in series.measurements],
-        "rate": _spread(series.rate),
-        "ratio": _spread(series.ratio(reference)) if reference else None,
-    }
-
-
-def _spread(spread: Spread | None) -> dict[str, float] | None:
-    return None if spread is None else asdict(spread)
+def section(outcome: Outcome, plan: Plan) -> Section:
+    """The group as a table of the page."""
+    group = outcome.group
+    broker, name = PLACES[group.name]
+    rows: list[Row] = []
+    for series in outcome.results.values():
+        case = series.case
+        words = WORDS.get((group.name, case.contender))
+        if words is None:  # one of ours that is compared with nobody's
+            words = Words(setting="")
+        ours = case.contender == OURS
+        rows.append(
+            Row(
+                contender=case.contender,
+                case=case.name,
+                setting=words.setting,
+                weaker=words.weaker_in.get(case.name, words.weaker),
+                against="" if ours else words.against.get(case.name, case.name),
+                differs=words.differs,
+                figures=series.rates,
+            )
+        )
+    return Section(
+        broker=broker,
+        name=name,
+        unit="msg/s",
+        throughput=broker != OPTIONS,
+        rounds=max((len(row.figures) for row in rows), default=0),
+        note=f"{notes(outcome, plan)[1].capitalize()}.",
+        rows=rows,
+        missing={skipped.contender: skipped.reason for skipped in outcome.skipped},
+    )

@@ -10,6 +10,7 @@ A publish is on the disk before it returns, on both sides; an ack may be lost wi
 from __future__ import annotations
 
 from benchmarks.harness import Contender, Group, TimesFaster
+from benchmarks.rabbitmq import Half
 
 LIMIT = ("sqlite3: batches of 500",)
 
@@ -35,4 +36,27 @@ GROUP = Group(
             times=0.35,
         ),
     ),
+)
+
+APART = (
+    Contender("QueueCraft", "benchmarks.file.ours_apart"),
+    Contender("sqlite3", "benchmarks.file.bare_apart"),
+)
+
+PUBLISHING = Half(
+    name="file-publish",
+    title="In a file, publish to stored",
+    verb="publish",
+    contenders=APART,
+    reference=("sqlite3: publish, batches of 500",),
+    claims=(),
+)
+
+CONSUMING = Half(
+    name="file-consume",
+    title="In a file, from a full queue to handled and acked",
+    verb="consume",
+    contenders=APART,
+    reference=("sqlite3: consume, batches of 500",),
+    claims=(),
 )

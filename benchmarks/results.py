@@ -1,0 +1,96 @@
+"""What a run has found, as values that can be written, read again and made into a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from benchmarks.harness import Spread
+
+
+class Row(msgspec.Struct, kw_only=True):
+    """One contender in one table; `figures` has one for each round."""
+
+    contender: str
+    case: str
+    setting: str
+    figures: list[float]
+    more: dict[str, list[float]] = {}
+    """Other columns."""
+    weaker: str = ""
+    against: str = ""
+    """The case of ours that it is compared with; empty for ours."""
+    differs: str = ""
+    """What it does otherwise than ours that may put it ahead."""
+
+    @property
+    def spread(self) -> Spread:
+        return Spread.of(self.figures)
+
+
+class Section(msgspec.Struct, kw_only=True):
+    """One table: a measurement on a broker."""
+
+    broker: str
+    name: str
+    unit: str
+    digits: int = 0
+    better: Literal["more", "less"] = "more"
+    throughput: bool = False
+    rounds: int = 0
+    note: str = ""
+    rows: list[Row] = []
+    missing: dict[str, str] = {}
+    """Who is not in it, and why."""
+
+    def ours(self, row: Row) -> Row | None:
+        """The row of ours to compare a row with."""
+        mine = (each for each in self.rows if not each.against)
+        return next((each for each in mine if row.against == each.case), None)
+
+    def ratio(self, row: Row) -> Spread | None:
+        """A row in ours, round by round: a slow moment of the machine hits both."""
+        if not row.against or (ours := self.ours(row)) is None:
+            return None
+        pairs = zip(row.figures, ours.figures, strict=False)
+        # Memory may shrink: a ratio to or of that says nothing.
+        ratios = [theirs / mine for theirs, mine in pairs if mine > 0 and theirs > 0]
+        return Spread.of(ratios) if ratios else None
+
+    def ahead(self, row: Row) -> bool:
+        """Whether a peer does better than ours."""
+        ratio = self.ratio(row)
+        if ratio is None:
+            return False
+        return ratio.median > 1 if self.better == "more" else ratio.median < 1
+
+
+class Claim(msgspec.Struct, kw_only=True):
+    """Something that is owed, and whether it holds in this run."""
+
+    group: str
+    sentence: str
+    holds: bool | None
+
+
+class Run(msgspec.Struct, kw_only=True):
+    """All of it."""
+
+    format: int = 2
+    at: str
+    command: str
+    quick: bool
+    seconds: float
+    environment: dict[str, Any]
+    sections: list[Section]
+    claims: list[Claim] = []
+
+    def save(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Run:
+        return msgspec.json.decode(path.read_bytes(), type=cls)

@@ -1,0 +1,1 @@
+"""What a message costs as things grow: `python -m benchmarks.scaling --help`."""

@@ -1,0 +1,196 @@
+"""The page of the benchmarks: what a row says, who is ahead, and that it can be made again."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import page
+from benchmarks.__main__ import GROUPS, ordered
+from benchmarks.command import shown
+from benchmarks.harness import Spread
+from benchmarks.pairs.entries import BY_KEY, ENTRIES, OURS
+from benchmarks.report import PLACES
+from benchmarks.results import Claim, Row, Run, Section
+from benchmarks.words import WORDS
+
+
+def row(contender: str, *figures: float, against: str = "", **more) -> Row:
+    case = "plain" if not against else "peer's"
+    return Row(
+        contender=contender,
+        case=case,
+        setting="as usual",
+        figures=list(figures),
+        against=against,
+        **more,
+    )
+
+
+def section(
+    *rows: Row, broker: str = "file", name: str = "publish", throughput: bool = True, **more
+) -> Section:
+    return Section(
+        rows=list(rows), broker=broker, name=name, unit="msg/s", throughput=throughput, **more
+    )
+
+
+def run(*sections: Section) -> Run:
+    return Run(
+        at="2025-11-03T00:00:00+00:00",
+        command="python -m benchmarks",
+        quick=False,
+        seconds=120.0,
+        environment={
+            "cpus": 2,
+            "machine": "x86_64",
+            "platform": "Linux",
+            "implementation": "CPython",
+            "python": "3.11",
+            "loop": "asyncio",
+            "packages": {"queuecraft": "0.1.0", "celery": None},
+            "brokers": {"Redis": "7.0"},
+        },
+        sections=list(sections),
+        claims=[Claim(group="file", sentence="it is fast", holds=False)],
+    )
+
+
+def test_a_ratio_is_to_the_row_of_ours_that_does_the_same_round_by_round():
+    peer = row("Peer", 50, 30, 10, against="plain")
+    found = section(row(OURS, 100, 60, 40), peer)
+
+    assert found.ratio(peer) == Spread(median=0.5, low=0.25, high=0.5)
+    assert found.ratio(found.rows[0]) is None
+
+
+def test_memory_that_shrank_gives_no_ratio():
+    peer = row("Peer", -5, against="plain")
+    found = section(row(OURS, 10), peer, better="less")
+
+    assert found.ratio(peer) is None
+    assert not found.ahead(peer)
+
+
+@pytest.mark.parametrize(("better", "figure", "ahead"), [
+    ("more", 120, True), ("more", 80, False), ("less", 80, True), ("less", 120, False),
+])  # fmt: skip
+def test_a_peer_is_ahead_where_it_does_better(better, figure: int, ahead: bool):
+    peer = row("Peer", figure, against="plain")
+
+    assert section(row(OURS, 100), peer, better=better).ahead(peer) is ahead
+
+
+def test_a_row_says_that_it_is_ahead_how_it_differs_and_what_it_promises_less():
+    peer = row("Peer", 120, against="plain", weaker="loses what it took", differs="it is in C")
+    found = section(row(OURS, 100), peer)
+
+    said = page.remark(found, peer)
+
+    assert said == "weaker: loses what it took; **ahead**; what differs: it is in C"
+
+
+def test_a_peer_that_is_ahead_for_no_known_reason_is_not_passed_over():
+    peer = row("Peer", 120, against="plain")
+    found = run(section(row(OURS, 100), peer))
+
+    assert "no reason is known yet" in page.document(found)
+    assert page.beaten(found) == [(found.sections[0], peer)]
+
+
+def test_only_throughput_at_the_same_guarantee_is_in_the_summary():
+    weaker = row("Weak", 120, against="plain", weaker="forgets")
+    sooner = row("Sooner", 50, against="plain")
+    found = run(
+        section(row(OURS, 100), weaker),
+        section(row(OURS, 100), sooner, name="latency", better="less", throughput=False),
+    )
+
+    assert page.beaten(found) == []
+    assert "no peer with the same or a stronger guarantee" in page.document(found)
+
+
+def test_the_page_has_a_table_and_a_plot_for_each_section_and_every_claim(tmp_path):
+    found = run(
+        section(row(OURS, 100, more={"p99, ms": [3.0]}), missing={"Celery": "is not installed"}),
+        section(row(OURS, 5), name="start-up"),
+    )
+
+    written = page.write(found, tmp_path)
+    text = written[0].read_text(encoding="utf-8")
+
+    assert [path.name for path in written] == [
+        "benchmarks.md",
+        "bench-file-publish.svg",
+        "bench-file-start-up.svg",
+    ]
+    assert "| **QueueCraft** | plain | 100 | 100–100 | 3 | – | as usual |" in text
+    assert "(images/bench-file-start-up.svg)" in text
+    assert "- Not here: Celery: is not installed" in text
+    assert "it is fast | **misses** |" in text
+    assert "{" not in text
+
+
+def test_a_run_can_be_read_again(tmp_path):
+    found = run(section(row(OURS, 1.5), row("Peer", 2.5, against="plain")))
+
+    found.save(tmp_path / "run.json")
+
+    assert Run.read(tmp_path / "run.json") == found
+
+
+def test_the_command_on_the_page_leaves_out_where_its_results_went():
+    told = shown(["--quick", "--json", "/tmp/a.json", "--docs=/tmp/docs", "--rounds", "2"])
+
+    assert told == ["--quick", "--rounds", "2"]
+
+
+def test_sections_are_in_the_order_of_the_page():
+    mixed = [
+        section(broker="kafka", name="publish"),
+        section(broker="memory", name="start-up"),
+        section(broker="memory", name="end to end"),
+        section(broker="options", name="cost of options: the journal"),
+    ]
+
+    told = [(each.broker, each.name) for each in ordered(mixed)]
+
+    assert told == [
+        ("memory", "end to end"),
+        ("memory", "start-up"),
+        ("kafka", "publish"),
+        ("options", "cost of options: the journal"),
+    ]
+
+
+def test_every_pair_is_compared_with_one_of_ours_on_the_same_broker():
+    mine = {(entry.broker, entry.case) for entry in ENTRIES if entry.contender == OURS}
+
+    assert {(entry.broker, entry.against) for entry in ENTRIES if entry.against} <= mine
+    assert all(entry.against for entry in ENTRIES if entry.contender != OURS)
+    assert len(BY_KEY) == len(ENTRIES)
+
+
+def compared() -> list[str]:
+    return [name for name in GROUPS if PLACES[name][0] != "options"]
+
+
+@pytest.mark.parametrize("name", compared())
+def test_every_case_has_words_and_a_case_of_ours_beside_it(name: str):
+    cases, _ = GROUPS[name].load()
+    ours = {case.name for case in cases if case.contender == OURS}
+
+    for case in cases:
+        words = WORDS[name, case.contender]
+        assert words.setting
+        assert case.contender == OURS or words.against.get(case.name, case.name) in ours
+
+
+@pytest.mark.parametrize("name", compared())
+def test_words_are_about_cases_that_exist(name: str):
+    cases, skipped = GROUPS[name].load()
+    here = {(case.contender, case.name) for case in cases}
+    absent = {each.contender for each in skipped}
+
+    for (group, contender), words in WORDS.items():
+        if group == name and contender not in absent:
+            assert {(contender, case) for case in (*words.against, *words.weaker_in)} <= here

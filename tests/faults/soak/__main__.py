@@ -1,0 +1,96 @@
+"""Half an hour of mixed load with faults on every broker: `python -m tests.faults.soak`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from tests.faults.matrix.__main__ import children, those
+from tests.faults.matrix.brokers import ROWS, Row
+from tests.faults.nursery import Nursery
+from tests.faults.soak.course import Outcome, soak
+
+MINUTES = 30.0
+
+
+async def one(kind: type[Row], nursery: Nursery, seconds: float, progress: Progress) -> Outcome:
+    """The course of one broker, from its start to its end."""
+    task = progress.add_task(kind.name, total=seconds)
+    row = kind()
+    try:
+        await asyncio.to_thread(row.start)
+        outcome = await soak(
+            row,
+            nursery,
+            seconds=seconds,
+            hear=lambda passed: progress.update(task, completed=min(passed, seconds)),
+        )
+    finally:
+        await asyncio.to_thread(row.close)
+    ended = "; ".join(outcome.complaints) or "well"
+    progress.console.print(f"{kind.name}: {ended}", markup=False, highlight=False, soft_wrap=True)
+    return outcome
+
+
+async def every(kinds: Sequence[type[Row]], seconds: float, console: Console) -> list[Outcome]:
+    """All brokers at the same time."""
+    columns = (TextColumn("{task.description:<20}"), BarColumn(), TimeElapsedColumn())
+    with children() as nursery, Progress(*columns, console=console) as progress:
+        return list(
+            await asyncio.gather(*(one(kind, nursery, seconds, progress) for kind in kinds))
+        )
+
+
+def table(outcomes: Sequence[Outcome]) -> Table:
+    """What came of it."""
+    numbers = ("troubles", "stored", "lost", "twice", "dead")
+    shown = Table("broker", *numbers, "MiB", "files", "threads", show_lines=True)
+    for each in outcomes:
+        row = [ROWS[each.broker].name, f"{each.troubles:,}"]
+        if (told := each.tally) is not None:
+            counts = (told.acknowledged, len(told.lost), told.twice, told.dead)
+            row += [f"{count:,}" for count in counts]
+            grown = each.growth
+            row.append("\n".join(f"{g.before.memory:.1f} → {g.after.memory:.1f}" for g in grown))
+            row.append("\n".join(f"{g.before.descriptors} → {g.after.descriptors}" for g in grown))
+            row.append("\n".join(f"{g.before.threads} → {g.after.threads}" for g in grown))
+        shown.add_row(*row)
+    shown.caption = "The first line is of a publisher, the second of a worker, never restarted."
+    return shown
+
+
+def main(
+    minutes: Annotated[float, typer.Option(min=0.5, help="How long the load lasts.")] = MINUTES,
+    broker: Annotated[
+        list[str] | None, typer.Option(help=f"Only this one: {', '.join(ROWS)}.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Load, kill, cut and freeze for a long time; nothing may be lost, and nothing may grow."""
+    console = Console(stderr=json)
+    kinds = those(broker, ROWS, "--broker")
+    try:
+        outcomes = asyncio.run(every(kinds, 60 * minutes, console))
+    except KeyboardInterrupt:
+        console.print("Stopped.")
+        raise typer.Exit(130) from None
+    if json:
+        typer.echo(msgspec.json.encode(outcomes))
+    else:
+        console.print(table(outcomes))
+    complaints = [(each.broker, text) for each in outcomes for text in each.complaints]
+    for name, text in complaints:
+        console.print(f"{ROWS[name].name}: {text}", style="red", markup=False, highlight=False)
+    if complaints:
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,188 @@
+"""One broker under a mixed load for a long time, while one thing after another goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import cycle
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tests.faults import page
+from tests.faults.matrix.brokers import Row
+from tests.faults.matrix.cell import Cell
+from tests.faults.matrix.faults import Fault
+from tests.faults.matrix.tally import Tally, count
+from tests.faults.nursery import Nursery
+from tests.faults.process import Process
+from tests.faults.scene import Scene
+from tests.faults.soak.vitals import Growth, Vitals
+
+BEAT: Final = 4.0  # seconds from one trouble to the next
+LOOK: Final = 0.5
+FROZEN: Final = 1.0
+DRAIN: Final = 120.0  # seconds for what is left at the end
+
+Trouble = Callable[[Cell], Awaitable[None]]
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the messages, and of the processes that nobody killed."""
+
+    broker: str
+    seconds: float
+    troubles: int = 0
+    tally: Tally | None = None
+    growth: Sequence[Growth] = ()
+    left: Sequence[str] = ()
+    failed: str = ""
+
+    @property
+    def complaints(self) -> list[str]:
+        """All that should not be."""
+        found = [self.failed] if self.failed else []
+        if self.tally is not None:
+            if self.tally.lost:
+                found.append(f"{len(self.tally.lost)} lost: {', '.join(self.tally.lost[:5])}")
+            found += [f"dead without a reason: {each}" for each in self.tally.unexplained[:5]]
+            found += [f"handled, never published: {each}" for each in self.tally.out_of_nowhere[:5]]
+        found += [f"left over: {each}" for each in self.left]
+        return found + [each for one in self.growth for each in one.complaints]
+
+
+async def kill_a_worker(cell: Cell) -> None:
+    some = cell.workers[:1]
+    cell.replace(some)
+    cell.workers[:1] = some
+
+
+async def kill_a_publisher(cell: Cell) -> None:
+    some = cell.publishers[:1]
+    cell.replace(some)
+    cell.publishers[:1] = some
+
+
+async def cut(cell: Cell) -> None:
+    cell.proxy.cut(reset=True)
+
+
+async def freeze(cell: Cell) -> None:
+    await asyncio.to_thread(cell.row.freeze)
+    try:
+        await asyncio.sleep(FROZEN)
+    finally:
+        await asyncio.to_thread(cell.row.thaw)
+
+
+async def kill_the_broker(cell: Cell) -> None:
+    await asyncio.to_thread(cell.row.kill)
+    await asyncio.to_thread(cell.row.start)
+
+
+async def have_a_guest(cell: Cell) -> None:
+    guest = cell.worker(concurrency=2)
+    await cell.ready(guest)
+    await cell.scene.stop(guest)
+
+
+TROUBLES: Final[Mapping[str, Trouble]] = {
+    "worker-killed": kill_a_worker,
+    "cut": cut,
+    "publisher-killed": kill_a_publisher,
+    "rebalance": have_a_guest,
+    "broker-frozen": freeze,
+    "broker-killed": kill_the_broker,
+}
+"""By the faults they are the small form of; a broker that is excused from one is spared it."""
+
+
+async def soak(
+    row: Row, nursery: Nursery, *, seconds: float, hear: Callable[[float], None]
+) -> Outcome:
+    """Run it on a broker that was started. It has an outcome in any case, and leaves no process;
+    `hear` is told how many seconds have passed."""
+    began = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="queuecraft-soak-"))
+    try:
+        return await _soak(row, nursery, folder, seconds, hear)
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"[:2000]
+        return Outcome(broker=row.key, seconds=time.monotonic() - began, failed=text)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _soak(
+    row: Row, nursery: Nursery, folder: Path, seconds: float, hear: Callable[[float], None]
+) -> Outcome:
+    network = "cut" not in row.excuses
+    fault = Fault(key="soak", name="Soak", what="", act=kill_a_worker, network=network)
+    began = time.monotonic()
+    with row.place(folder, network=network) as place:
+        scene = Scene(place.broker, nursery, folder)
+        cell = Cell(row, fault, place, scene)
+        try:
+            await cell.load()
+            observed = {
+                "publisher": cell.publisher(pace=0.02),
+                "worker": cell.worker(prefetch=20),
+            }
+            await cell.ready(*observed.values())
+            troubles, growth = await _live(cell, observed, began + seconds, hear)
+            cell.publishers.append(observed["publisher"])
+            cell.workers.append(observed["worker"])
+            async with asyncio.timeout(DRAIN):
+                left = await cell.drain()
+            tally = count(page.read(folder), end=time.monotonic_ns())
+        finally:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(5):
+                    await scene.close()
+    return Outcome(
+        broker=row.key,
+        seconds=time.monotonic() - began,
+        troubles=troubles,
+        tally=tally,
+        growth=growth,
+        left=left,
+    )
+
+
+async def _live(
+    cell: Cell, observed: Mapping[str, Process], end: float, hear: Callable[[float], None]
+) -> tuple[int, list[Growth]]:
+    """One trouble after another until the end, and a look at the observed all the time."""
+    looks: dict[str, list[Vitals]] = {name: [] for name in observed}
+    start = time.monotonic()
+
+    async def look() -> None:
+        while True:
+            for name, process in observed.items():
+                try:
+                    looks[name].append(Vitals.of(process.pid))
+                except (FileNotFoundError, ProcessLookupError):
+                    raise AssertionError(f"{process} is gone:\n{process.output[-2000:]}") from None
+            hear(time.monotonic() - start)
+            await asyncio.sleep(LOOK)
+
+    looking = asyncio.ensure_future(look())
+    troubles = 0
+    try:
+        for key, trouble in cycle(TROUBLES.items()):
+            if looking.done() or time.monotonic() + BEAT >= end:
+                break
+            await asyncio.sleep(BEAT)
+            if key not in cell.row.excuses:
+                await trouble(cell)
+                await cell.goes_on()
+                troubles += 1
+    finally:
+        if not looking.cancel():
+            looking.result()  # which says what went wrong
+    return troubles, [Growth.of(name, each) for name, each in looks.items()]

@@ -1,0 +1,91 @@
+"""Two minutes of the soak, and that it would see a leak and a loss."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Generator
+
+import pytest
+
+from tests.faults.matrix.__main__ import children
+from tests.faults.matrix.brokers import Embedded, RabbitMQQuorum, RedisStream, Row
+from tests.faults.matrix.tally import Tally
+from tests.faults.nursery import Nursery
+from tests.faults.soak.course import Outcome, soak
+from tests.faults.soak.vitals import Growth, Vitals
+
+SECONDS = float(os.environ.get("QUEUECRAFT_SOAK_SECONDS", "120"))
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Generator[Nursery]:
+    with children() as nursery:
+        yield nursery
+
+
+@pytest.mark.timeout(SECONDS + 240)
+async def test_two_minutes_of_load_and_faults_lose_nothing_and_leave_nothing_open(
+    nursery: Nursery,
+) -> None:
+    rows: list[Row] = [Embedded(), RedisStream(), RabbitMQQuorum()]
+    try:
+        for row in rows:
+            await asyncio.to_thread(row.start)
+        outcomes = await asyncio.gather(
+            *(soak(row, nursery, seconds=SECONDS, hear=lambda passed: None) for row in rows)
+        )
+    finally:
+        for row in rows:
+            row.close()
+    assert [each for outcome in outcomes for each in outcome.complaints] == []
+    for outcome in outcomes:
+        assert outcome.tally is not None
+        assert outcome.tally.acknowledged > 10 * SECONDS
+        assert outcome.troubles > 0
+
+
+def vitals(memory: float = 50.0, descriptors: int = 20, threads: int = 5) -> Vitals:
+    return Vitals(memory=memory, descriptors=descriptors, threads=threads)
+
+
+def test_this_process_can_be_looked_at() -> None:
+    found = Vitals.of(os.getpid())
+    assert found.memory > 1
+    assert found.descriptors >= 3
+    assert found.threads >= 1
+
+
+def test_what_grows_all_the_time_is_told() -> None:
+    leaking = [vitals(50 + at / 2, 20 + at // 3, 5 + at // 8) for at in range(60)]
+    assert Growth.of("worker", leaking).complaints == [
+        "worker: memory 64.8 → 74.8 MiB",
+        "worker: descriptors 29 → 36",
+        "worker: threads 8 → 11",
+    ]
+
+
+def test_what_grows_at_first_and_then_no_more_is_no_leak() -> None:
+    warming = [vitals(min(50, 10 + 4 * at), min(20, at)) for at in range(60)]
+    assert Growth.of("worker", warming).complaints == []
+
+
+def test_a_loss_and_what_is_left_over_are_told() -> None:
+    tally = Tally(
+        acknowledged=9,
+        handled=8,
+        lost=["7-1"],
+        twice=0,
+        begun_again=0,
+        dead=0,
+        unexplained=["7-2 (crash-loop)"],
+        out_of_nowhere=[],
+        recovered=None,
+        caught_up=None,
+    )
+    outcome = Outcome(broker="embedded", seconds=1.0, tally=tally, left=["1 ready in jobs"])
+    assert outcome.complaints == [
+        "1 lost: 7-1",
+        "dead without a reason: 7-2 (crash-loop)",
+        "left over: 1 ready in jobs",
+    ]
