@@ -44,12 +44,12 @@ demo: $(DEV) ## watch a small shop: orders, retries, dead letters, a redrive (SE
 
 test: check ## check, then every test and doctest
 	$(BIN)/python -m tests.brokers install
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 coverage: $(DEV) ## the same tests, and which lines they reach: 90 % at least
 	$(BIN)/python -m tests.brokers install
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist loadgroup
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
+
 from tests.brokers.fixtures import (
     kafka,
     kafka_url,
@@ -37,3 +39,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where processes share the tests, those of a file stay together, and all that need Spark are
+    for the one that begins with them: it takes long to start, and longer to warm up."""
+    if hasattr(config, "workerinput"):
+        for item in items:
+            item.add_marker(pytest.mark.xdist_group(_group(item)))
+        items.sort(key=lambda item: _group(item) != "spark")
+
+
+def _group(item: pytest.Item) -> str:
+    needed = "spark" in getattr(item, "fixturenames", ())
+    return "spark" if needed else item.nodeid.partition("::")[0]

@@ -12,6 +12,7 @@ import pytest
 from queuecraft.pipeline.session import spark_session
 from tests.cli.shell import Shell
 from tests.pipeline.replay.scene import archive, captured
+from tests.pipeline.small import JVM, SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.timeout(180)  # the first of them waits until Spark has
 @pytest.fixture(scope="session")
 def spark() -> Generator[SparkSession]:
     """The session that the commands find in this process, as they would one of spark-submit."""
-    session = spark_session(name="tests", settings={"spark.sql.shuffle.partitions": "2"})
+    session = spark_session(name="tests", settings={**JVM, **SETTINGS})
     yield session
     session.stop()
 

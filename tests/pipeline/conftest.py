@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queuecraft.pipeline.session import spark_session
-from tests.pipeline.small import SETTINGS
+from tests.pipeline.small import JVM, SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,13 +25,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Generator[SparkSession]:
-    session = spark_session(
-        name="tests",
-        settings={
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "spark.driver.memory": "2g",
-            **SETTINGS,
-        },
-    )
+    session = spark_session(name="tests", settings={**JVM, **SETTINGS})
     yield session
     session.stop()
