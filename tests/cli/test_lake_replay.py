@@ -60,6 +60,7 @@ def test_a_dry_run_shows_the_plan_and_sends_nothing_until_it_is_resumed(
     assert "\tdone\t31\t31\t" in shell.ok("lake", "replays", "lake")
 
 
+@pytest.mark.faults
 def test_a_replay_that_stops_by_itself_has_an_exit_code_of_its_own(
     spark: SparkSession, shell: Shell, lake: Path
 ) -> None:

@@ -128,17 +128,24 @@ async def _soak(
         scene = Scene(place.broker, nursery, folder)
         cell = Cell(row, fault, place, scene)
         try:
-            await cell.load()
+            await scene.declare()
+            await scene.look_away()
+            cell.workers += [cell.worker(), cell.worker(concurrency=2, prefetch=20)]
+            cell.publishers += [cell.publisher(pace=0.4), cell.publisher(pace=0.8, batch=5)]
             observed = {
-                "publisher": cell.publisher(pace=0.02),
+                "publisher": cell.publisher(pace=0.1),
                 "worker": cell.worker(prefetch=20),
             }
-            await cell.ready(*observed.values())
+            await cell.ready(*cell.workers, *cell.publishers, *observed.values())
             troubles, growth = await _live(cell, observed, began + seconds, hear)
             cell.publishers.append(observed["publisher"])
             cell.workers.append(observed["worker"])
-            async with asyncio.timeout(DRAIN):
-                left = await cell.drain()
+            try:
+                async with asyncio.timeout(DRAIN):
+                    left = await cell.drain()
+            except TimeoutError:
+                text = f"after {DRAIN:g} s still waiting until {cell.waiting}"
+                raise AssertionError(f"{text}; {scene.account().summary()}") from None
             tally = count(page.read(folder), end=time.monotonic_ns())
         finally:
             with suppress(TimeoutError):

@@ -24,6 +24,7 @@ def nursery() -> Generator[Nursery]:
         yield nursery
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(SECONDS + 240)
 async def test_two_minutes_of_load_and_faults_lose_nothing_and_leave_nothing_open(
     nursery: Nursery,

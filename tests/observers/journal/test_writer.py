@@ -280,7 +280,7 @@ def test_a_row_that_cannot_be_made_is_counted_and_told(
     one.note(note())
     one.close()
     assert (one.written, one.dropped) == (1, 3 + TOGETHER)
-    assert r"cannot be\x1b made" in caplog.text
+    assert r"cannot be\x1b made" in caplog.messages[0]
 
 
 def test_no_thread_no_rows_and_no_harm(

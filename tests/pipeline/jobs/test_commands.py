@@ -56,6 +56,7 @@ def test_a_lake_is_ingested_compacted_and_expired(spark: SparkSession, tmp_path:
     assert "Nothing in" in run("expire", lake.root, "--older-than", "1d").stdout
 
 
+@pytest.mark.faults
 def test_programs_are_told_in_json(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(Lake.at(tmp_path), [published("m-1"), delivered("m-1")])
     done = told("ingest", tmp_path, "--once")

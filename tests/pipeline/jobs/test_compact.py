@@ -55,6 +55,7 @@ def test_small_files_are_put_together_and_not_ingested_again(
     assert len(table_rows(lake, MESSAGES)) == len(archived)
 
 
+@pytest.mark.faults
 def test_a_segment_that_another_stream_has_not_read_is_left_alone(
     spark: SparkSession, tmp_path: Path
 ) -> None:

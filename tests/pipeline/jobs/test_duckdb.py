@@ -92,6 +92,7 @@ def test_throughput_is_what_duckdb_counts(lake: Lake, duck: Duck) -> None:
     same(ours(lake, THROUGHPUT, *names, *more), theirs)
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize(
     ("number", "table", "time"),
     [

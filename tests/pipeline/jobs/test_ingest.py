@@ -159,7 +159,10 @@ def test_a_late_duplicate_moves_what_was_counted(spark: SparkSession, tmp_path: 
 
 @pytest.mark.parametrize(
     "segments",
-    [100, pytest.param(10_000, marks=[pytest.mark.faults, pytest.mark.timeout(900)])],
+    [
+        pytest.param(100, marks=pytest.mark.faults),
+        pytest.param(10_000, marks=[pytest.mark.faults, pytest.mark.timeout(900)]),
+    ],
 )
 def test_many_tiny_segments_are_no_trouble(
     spark: SparkSession, tmp_path: Path, segments: int
@@ -180,6 +183,7 @@ def test_two_segments_of_one_name_are_refused(spark: SparkSession, tmp_path: Pat
         ingest(spark, lake)
 
 
+@pytest.mark.faults
 def test_what_stops_spark_is_told(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake.at(tmp_path)
     write_rows(lake, [published("m-1")])

@@ -266,6 +266,7 @@ def test_refusals_are_failures_too(spark: SparkSession, broker: Broker, tmp_path
     assert (result.sent, result.refused) == (0, 5)
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("kind", ["rabbitmq", "redis"])
 def test_it_is_the_same_on_brokers_elsewhere(
     spark: SparkSession,

@@ -70,6 +70,7 @@ def test_an_empty_queue_is_an_empty_table(file_url: str, monkeypatch: pytest.Mon
     assert list(SnapshotReader(place, ("kind",), limit=None, force=False).read(WHOLE)) == []
 
 
+@pytest.mark.faults
 def test_messages_that_would_be_marked_are_not_looked_at_under_their_worker(
     rabbitmq_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
