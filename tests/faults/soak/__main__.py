@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -20,7 +21,9 @@ from tests.faults.soak.course import Outcome, soak
 MINUTES = 30.0
 
 
-async def one(kind: type[Row], nursery: Nursery, seconds: float, progress: Progress) -> Outcome:
+async def one(
+    kind: type[Row], nursery: Nursery, seconds: float, progress: Progress, keep: Path | None
+) -> Outcome:
     """The course of one broker, from its start to its end."""
     task = progress.add_task(kind.name, total=seconds)
     row = kind()
@@ -31,6 +34,7 @@ async def one(kind: type[Row], nursery: Nursery, seconds: float, progress: Progr
             nursery,
             seconds=seconds,
             hear=lambda passed: progress.update(task, completed=min(passed, seconds)),
+            keep=keep,
         )
     finally:
         await asyncio.to_thread(row.close)
@@ -39,12 +43,14 @@ async def one(kind: type[Row], nursery: Nursery, seconds: float, progress: Progr
     return outcome
 
 
-async def every(kinds: Sequence[type[Row]], seconds: float, console: Console) -> list[Outcome]:
+async def every(
+    kinds: Sequence[type[Row]], seconds: float, console: Console, keep: Path | None
+) -> list[Outcome]:
     """All brokers at the same time."""
     columns = (TextColumn("{task.description:<20}"), BarColumn(), TimeElapsedColumn())
     with children() as nursery, Progress(*columns, console=console) as progress:
         return list(
-            await asyncio.gather(*(one(kind, nursery, seconds, progress) for kind in kinds))
+            await asyncio.gather(*(one(kind, nursery, seconds, progress, keep) for kind in kinds))
         )
 
 
@@ -72,12 +78,15 @@ def main(
         list[str] | None, typer.Option(help=f"Only this one: {', '.join(ROWS)}.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    keep: Annotated[
+        Path | None, typer.Option(help="A folder for what was written down where it went wrong.")
+    ] = None,
 ) -> None:
     """Load, kill, cut and freeze for a long time; nothing may be lost, and nothing may grow."""
     console = Console(stderr=json)
     kinds = those(broker, ROWS, "--broker")
     try:
-        outcomes = asyncio.run(every(kinds, 60 * minutes, console))
+        outcomes = asyncio.run(every(kinds, 60 * minutes, console, keep))
     except KeyboardInterrupt:
         console.print("Stopped.")
         raise typer.Exit(130) from None

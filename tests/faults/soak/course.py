@@ -103,19 +103,29 @@ TROUBLES: Final[Mapping[str, Trouble]] = {
 
 
 async def soak(
-    row: Row, nursery: Nursery, *, seconds: float, hear: Callable[[float], None]
+    row: Row,
+    nursery: Nursery,
+    *,
+    seconds: float,
+    hear: Callable[[float], None],
+    keep: Path | None = None,
 ) -> Outcome:
     """Run it on a broker that was started. It has an outcome in any case, and leaves no process;
-    `hear` is told how many seconds have passed."""
+    `hear` is told how many seconds have passed. With `keep`, what the processes wrote down and
+    said is kept there, if something was wrong."""
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="queuecraft-soak-"))
     try:
-        return await _soak(row, nursery, folder, seconds, hear)
-    except Exception as error:
-        text = f"{type(error).__name__}: {error}"[:2000]
-        return Outcome(broker=row.key, seconds=time.monotonic() - began, failed=text)
+        try:
+            outcome = await _soak(row, nursery, folder, seconds, hear)
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"[:2000]
+            outcome = Outcome(broker=row.key, seconds=time.monotonic() - began, failed=text)
+        if outcome.complaints and keep is not None:
+            shutil.copytree(folder, keep / row.key, dirs_exist_ok=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    return outcome
 
 
 async def _soak(
