@@ -152,6 +152,7 @@ async def _soak(
             cell.workers.append(observed["worker"])
             try:
                 async with asyncio.timeout(DRAIN):
+                    await cell.ready(*cell.publishers, *cell.workers)  # to hear of the end
                     left = await cell.drain()
             except TimeoutError:
                 text = f"after {DRAIN:g} s still waiting until {cell.waiting}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
@@ -27,14 +28,17 @@ def nursery() -> Generator[Nursery]:
 @pytest.mark.faults
 @pytest.mark.timeout(SECONDS + 240)
 async def test_two_minutes_of_load_and_faults_lose_nothing_and_leave_nothing_open(
-    nursery: Nursery,
+    nursery: Nursery, tmp_path: Path
 ) -> None:
     rows: list[Row] = [Embedded(), RedisStream(), RabbitMQQuorum()]
     try:
         for row in rows:
             await asyncio.to_thread(row.start)
         outcomes = await asyncio.gather(
-            *(soak(row, nursery, seconds=SECONDS, hear=lambda passed: None) for row in rows)
+            *(
+                soak(row, nursery, seconds=SECONDS, hear=lambda passed: None, keep=tmp_path)
+                for row in rows
+            )
         )
     finally:
         for row in rows:
