@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
+from time import monotonic
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions as GroupOffsets
@@ -29,6 +30,8 @@ WITHIN: Final = 15.0  # seconds for an answer
 MAX_BYTES: Final = 16 * 2**20  # of a record in topics that we make; Kafka's own limit is 1 MiB
 AGAIN: Final = 0.02  # seconds until a question is asked again
 AT_ONCE: Final = 1000  # partitions asked about in one call: it holds up every other thread
+MANY: Final = 200  # topics, of which a list takes long enough to be believed for a while
+BELIEVED: Final = 2.0  # seconds
 SLICE: Final = 0.25  # seconds for the first answer, until we listen for what may be wrong
 GRACE: Final = 0.5  # seconds after all brokers were down: the next address may be the right one
 _SOON: Final = (
@@ -46,18 +49,20 @@ _UNREACHED: Final = (KafkaError._RESOLVE, KafkaError._TRANSPORT, KafkaError._TIM
 
 
 class Cluster:
-    """The brokers, asked in a thread of our own: librdkafka's calls block."""
+    """The brokers, asked in threads of our own: librdkafka's calls block. There are two, so that
+    who asks about one queue need not wait for who asks about all."""
 
     def __init__(self, settings: Mapping[str, Any], partitions: int, replication: int) -> None:
         self.topics: dict[str, int] = {}
         """Those that exist, as far as we know, and how many partitions they have."""
         self.lost: ConnectionLost | None = None
+        self._learned = 0.0  # when that was
         self._partitions = partitions
         self._replication = replication
         self._told = deque[KafkaError](maxlen=20)  # what librdkafka has complained of
         listening: dict[str, Any] = {**settings, "error_cb": self._told.append}
         self._admin = AdminClient(listening)
-        self._thread = ThreadPoolExecutor(1, "queuecraft-kafka")
+        self._threads = ThreadPoolExecutor(2, "queuecraft-kafka")
         self.groups = Groups(self._admin, self.call)
 
     async def open(self) -> None:
@@ -67,7 +72,7 @@ class Cluster:
         deadline = loop.time() + WITHIN
         while True:
             try:
-                told = await loop.run_in_executor(self._thread, self._listed, SLICE)
+                told = await loop.run_in_executor(self._threads, self._listed, SLICE)
             except KafkaException as error:
                 problem: KafkaError = error.args[0]
             else:
@@ -82,7 +87,7 @@ class Cluster:
     async def close(self) -> None:
         """Ask nothing more. librdkafka keeps its threads and connections until its client is gone:
         nothing may hold on to that in a circle, which the garbage collector finds when it likes."""
-        self._thread.shutdown(wait=False)
+        self._threads.shutdown(wait=False)
         self.groups = Groups(self._admin, _asked_too_late)
 
     async def call(self, operation: str, work: Callable[[], T]) -> T:
@@ -93,7 +98,7 @@ class Cluster:
         deadline = loop.time() + WITHIN
         while True:
             try:
-                return await loop.run_in_executor(self._thread, work)
+                return await loop.run_in_executor(self._threads, work)
             except KafkaException as error:
                 problem: KafkaError = error.args[0]
                 # A topic that was just made, or moves to another broker, has no leader yet.
@@ -102,11 +107,15 @@ class Cluster:
                 if loop.time() > deadline:
                     raise failure(problem, operation) from None
             await asyncio.sleep(AGAIN)
+            if problem.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                await self.look(operation)  # somebody may have deleted it
 
     # -- topics --------------------------------------------------------------------------------
 
-    async def look(self, operation: str) -> None:
-        """Learn which topics there are."""
+    async def look(self, operation: str, *, believing: bool = False) -> None:
+        """Learn which topics there are; `believing` what was told of very many a moment ago."""
+        if believing and len(self.topics) > MANY and monotonic() < self._learned + BELIEVED:
+            return
         self._learn(await self.call(operation, lambda: self._listed(WITHIN)))
 
     def _listed(self, within: float) -> ClusterMetadata:
@@ -116,6 +125,7 @@ class Cluster:
             self._admin.poll(0)
 
     def _learn(self, told: ClusterMetadata) -> None:
+        self._learned = monotonic()
         self.topics = {
             name: len(topic.partitions)
             for name, topic in told.topics.items()
@@ -190,11 +200,15 @@ class Cluster:
     async def _offsets(self, spots: Sequence[Spot], spec: Any) -> dict[Spot, int]:
         found: dict[Spot, int] = {}
         for at in range(0, len(spots), AT_ONCE):
-            wanted = {TopicPartition(*spot): spec for spot in spots[at : at + AT_ONCE]}
-            found |= await self.call("inspect", partial(self._listed_offsets, wanted))
+            asked = partial(self._listed_offsets, spots[at : at + AT_ONCE], spec)
+            found |= await self.call("inspect", asked)
         return found
 
-    def _listed_offsets(self, wanted: dict[TopicPartition, OffsetSpec]) -> dict[Spot, int]:
+    def _listed_offsets(self, spots: Sequence[Spot], spec: OffsetSpec) -> dict[Spot, int]:
+        """Of those that exist as far as we know by now."""
+        wanted = {TopicPartition(*spot): spec for spot in spots if spot[0] in self.topics}
+        if not wanted:
+            return {}
         futures = self._admin.list_offsets(wanted, request_timeout=WITHIN)
         return {(s.topic, s.partition): _answer(each).offset for s, each in futures.items()}
 

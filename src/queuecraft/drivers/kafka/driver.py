@@ -35,6 +35,7 @@ from queuecraft.drivers.kafka.address import Address
 from queuecraft.drivers.kafka.cluster import Cluster
 from queuecraft.drivers.kafka.envelope import Way, record_of
 from queuecraft.drivers.kafka.forwarding import AHEAD, Forwarder
+from queuecraft.drivers.kafka.glance import Glance
 from queuecraft.drivers.kafka.inspection import Inspection
 from queuecraft.drivers.kafka.names import (
     FORWARDERS,
@@ -96,6 +97,7 @@ class KafkaDriver(Driver):
         self._publishing: Producing | None = None
         self._passing_on: Producing | None = None
         self._reader: Reader | None = None
+        self._glance: Glance | None = None
         self._registry = Registry(self.names)
         self._statistics = Statistics(address.statistics)
         self._subscriptions: dict[KafkaSubscription, Queue] = {}
@@ -118,6 +120,7 @@ class KafkaDriver(Driver):
             raise
         self._publishing = self._producing(**self._statistics.settings())
         self._reader = Reader(self._settings, self.names)
+        self._glance = Glance(self._settings)
         topic = self.names.presence
         self._board = Noticeboard(self._settings, self._there, topic, self.clock.now)
         await self._read("open")
@@ -146,6 +149,9 @@ class KafkaDriver(Driver):
         reader, self._reader = self._reader, None
         if reader is not None:
             await asyncio.to_thread(reader.close)
+        glance, self._glance = self._glance, None
+        if glance is not None:
+            await asyncio.to_thread(glance.close)
         there, self._there = self._there, None
         if there is not None:
             await there.close()
@@ -354,20 +360,20 @@ class KafkaDriver(Driver):
         return self._replies
 
     async def inspect(self, queues: Sequence[str] | None = None) -> Sequence[QueueInfo]:
-        return await (await self._inspection("inspect")).infos(queues)
+        return await (await self._inspection("inspect", believing=True)).infos(queues)
 
     async def peek(self, queue: str, limit: int) -> Sequence[Delivery]:
-        await self._known(queue, "peek")
-        return await (await self._inspection("peek")).peek(queue, limit, self._settings)
+        if self._glance is None:
+            raise _closed()
+        inspection = await self._inspection("peek", queue, believing=True)
+        return await inspection.peek(queue, limit, self._glance)
 
     async def purge(self, queue: str) -> int:
-        await self._known(queue, "purge")
-        return await (await self._inspection("purge")).purge(queue)
+        return await (await self._inspection("purge", queue)).purge(queue)
 
     async def rewind(self, queue: str, to: datetime, *, dry_run: bool) -> Sequence[Rewound]:
         """Let the group go on from what was stored then."""
-        await self._known(queue, "rewind")
-        return await (await self._inspection("rewind")).rewind(queue, to, dry_run=dry_run)
+        return await (await self._inspection("rewind", queue)).rewind(queue, to, dry_run=dry_run)
 
     async def announce(self, name: str, note: bytes, *, ttl: float) -> None:
         await self._notices.put(name, note, ttl)
@@ -436,9 +442,11 @@ class KafkaDriver(Driver):
             except QueueError as error:
                 log.debug("kafka: no news of topics: %s", error)
 
-    async def _inspection(self, operation: str) -> Inspection:
-        registry = await self._read(operation)
-        await self._cluster.look(operation)
+    async def _inspection(
+        self, operation: str, queue: str | None = None, *, believing: bool = False
+    ) -> Inspection:
+        registry = await (self._read(operation) if queue is None else self._known(queue, operation))
+        await self._cluster.look(operation, believing=believing)
         return Inspection(self._cluster, self.names, registry)
 
     async def _known(self, queue: str, operation: str) -> Registry:

@@ -4,43 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import TopicPartition
 
 from queuecraft.drivers.base import Delivery, QueueInfo, Rewound
 from queuecraft.drivers.kafka.cluster import Cluster, Spot
 from queuecraft.drivers.kafka.envelope import message_of
+from queuecraft.drivers.kafka.glance import Glance, Stretch
 from queuecraft.drivers.kafka.names import FORWARDERS, TIERS, Names
 from queuecraft.drivers.kafka.offsets import noted
 from queuecraft.drivers.kafka.topology import Reach, Registry
 from queuecraft.model.errors import QueueError
 
-WITHIN: Final = 10.0  # seconds for the next record
 TURN: Final = 20  # queues whose topics are found before others get their turn
 TURN_OF_RECORDS: Final = 200  # the same for records that are read
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """What of a partition a queue has before it."""
-
-    start: int
-    end: int
-    finished: Sequence[int] = ()
-
-    def __len__(self) -> int:
-        return max(0, self.end - self.start - len(self.finished))
-
-    def after(self, low: int) -> Stretch:
-        """What is left of it, now that the partition begins there.
-
-        >>> len(Stretch(0, 10).after(4)), len(Stretch(5, 10, [7]).after(4))
-        (6, 4)
-        """
-        return self if low <= self.start else Stretch(low, max(low, self.end))
 
 
 class Inspection:
@@ -74,12 +53,12 @@ class Inspection:
             for name in names
         ]
 
-    async def peek(self, queue: str, limit: int, settings: Mapping[str, Any]) -> list[Delivery]:
+    async def peek(self, queue: str, limit: int, glance: Glance) -> list[Delivery]:
         """What comes next, read without the group."""
         ahead = {spot: each for spot, each in (await self._ahead(queue)).items() if len(each)}
         if not ahead or limit <= 0:
             return []
-        records = await self._cluster.call("peek", lambda: _read(settings, ahead, limit))
+        records = await self._cluster.call("peek", lambda: glance.read(ahead, limit))
         topics = self._registry.topics(queue, self._cluster.topics)
         deliveries: list[Delivery] = []
         for number, record in enumerate(records[:limit], 1):
@@ -221,37 +200,3 @@ def _stretch(start: int, end: int, committed: TopicPartition | None) -> Stretch:
     start = committed.offset
     finished = [each for each in noted(start, committed.metadata) if each < end]
     return Stretch(start, max(start, end), finished)
-
-
-def _read(settings: Mapping[str, Any], ahead: Mapping[Spot, Stretch], limit: int) -> list[Message]:
-    """The oldest records of these, at most so many of each partition; blocks."""
-    consumer = Consumer(
-        {
-            **settings,
-            "group.id": "queuecraft.none",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-        }
-    )
-    found: list[Message] = []
-    taken = dict.fromkeys(ahead, 0)
-    left = dict(ahead)
-    try:
-        consumer.assign([TopicPartition(*spot, each.start) for spot, each in ahead.items()])
-        while left and (record := consumer.poll(WITHIN)) is not None:
-            spot, offset = (record.topic() or "", record.partition() or 0), record.offset() or 0
-            error = record.error()
-            if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                raise KafkaException(error)
-            stretch = left.get(spot)
-            if stretch is None:
-                continue
-            if error is None and offset < stretch.end and offset not in stretch.finished:
-                found.append(record)
-                taken[spot] += 1
-            if error is not None or offset >= stretch.end - 1 or taken[spot] >= limit:
-                del left[spot]
-    finally:
-        consumer.close()
-    return sorted(found, key=lambda each: (each.timestamp()[1], each.offset() or 0))

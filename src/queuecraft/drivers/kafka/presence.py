@@ -73,7 +73,7 @@ class Noticeboard:
         """Those whose time is not over. Who only asks does not make the topic."""
         async with self._reading:
             if self._topic not in self._cluster.topics:
-                await self._cluster.look("announced")
+                await self._cluster.look("announced", believing=True)
             if self._topic not in self._cluster.topics:
                 return {}
             if self._next is None:
