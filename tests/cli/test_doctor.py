@@ -104,18 +104,40 @@ def test_a_missing_package_is_told_with_what_to_install(monkeypatch: pytest.Monk
     assert redis["hiredis"].verdict == "warning"
 
 
-def test_a_missing_java_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> Path:
         raise ConfigError("Spark needs Java 17 or newer, and there is none here; install it")
 
     monkeypatch.setattr(machine, "find_java", none)
+
+
+@pytest.mark.usefixtures("no_java")
+def test_a_missing_java_is_told_with_what_to_install() -> None:
     (java,) = (each for each in machine.machine("local") if each.about == "java")
     assert java == Finding(
         about="java",
-        verdict="failed",
+        verdict="warning",
         text="Spark needs Java 17 or newer, and there is none here",
         todo="install it",
     )
+
+
+@pytest.mark.usefixtures("no_java")
+def test_a_missing_java_is_a_warning_until_the_lake_is_asked_for(shell: Shell) -> None:
+    code, found = examine(shell)
+    assert (code, found["java"]["verdict"]) == (0, "warning")
+    code, found = examine(shell, "--lake")
+    assert (code, found["java"]["verdict"]) == (1, "failed")
+
+
+def test_a_missing_spark_is_broken_only_if_the_lake_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(machine, "find_spec", lambda name: None)
+    (spark,) = (each for each in machine.machine("local", lake=True) if each.about == "spark")
+    assert spark.verdict == "failed"
+    assert spark.todo == "pip install 'queuecraft[spark]'"
 
 
 def test_few_open_files_and_a_full_disk_are_warned_of(

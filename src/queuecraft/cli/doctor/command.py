@@ -36,6 +36,10 @@ def doctor(
     no_writes: Annotated[
         bool, typer.Option("--no-writes", help="Make no queue at the broker to try the rights.")
     ] = False,
+    lake: Annotated[
+        bool,
+        typer.Option("--lake", help="The lake is worked on here: Spark and Java must be well."),
+    ] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -47,7 +51,7 @@ def doctor(
     Exit code 0: nothing is broken, though there may be warnings. 1: something is. 3: the broker
     does not answer.
     """
-    findings = run(_told(url, timeout, writes=not no_writes, as_json=as_json))
+    findings = run(_told(_findings(url, timeout, writes=not no_writes, lake=lake), as_json=as_json))
     broken = [each for each in findings if each.verdict == "failed"]
     odd = sum(each.verdict == "warning" for each in findings)
     if not as_json:
@@ -57,21 +61,23 @@ def doctor(
     raise typer.Exit(ExitCode.NO if broken else ExitCode.DONE)
 
 
-async def _told(url: str | None, timeout: float, *, writes: bool, as_json: bool) -> list[Finding]:
+async def _told(found: AsyncGenerator[Finding], *, as_json: bool) -> list[Finding]:
     """Everything found, each told as soon as it is."""
     findings: list[Finding] = []
-    async for each in _findings(url, timeout, writes=writes):
+    async for each in found:
         findings.append(each)
         _tell(each, as_json=as_json)
     return findings
 
 
-async def _findings(url: str | None, timeout: float, *, writes: bool) -> AsyncGenerator[Finding]:
+async def _findings(
+    url: str | None, timeout: float, *, writes: bool, lake: bool
+) -> AsyncGenerator[Finding]:
     found, qc = settings(url)
     for each in found:
         yield each
     scheme = "" if qc is None else qc.settings.url.partition("://")[0].lower()
-    for each in machine(scheme):
+    for each in machine(scheme, lake=lake):
         yield each
     if qc is not None:
         async for each in broker(qc, timeout, writes=writes):

@@ -30,13 +30,14 @@ FASTER = {
 """The extra and the module that make one faster."""
 
 
-def machine(scheme: str) -> Iterator[Finding]:
-    """Look at it, for somebody whose broker has URLs of this scheme."""
+def machine(scheme: str, *, lake: bool = False) -> Iterator[Finding]:
+    """Look at it, for somebody whose broker has URLs of this scheme. With `lake`, what only the
+    lake needs has to be here as well."""
     python = f"Python {platform.python_version()}, QueueCraft {__version__}"
     yield ok("python", f"{python}, {platform.system()} {platform.machine()}")
     yield from _packages(scheme)
     yield _files()
-    yield from _spark()
+    yield from _spark(needed=lake)
 
 
 def _packages(scheme: str) -> Iterator[Finding]:
@@ -72,16 +73,22 @@ def _files() -> Finding:
     return ok("open files", told)
 
 
-def _spark() -> Iterator[Finding]:
+def _spark(*, needed: bool) -> Iterator[Finding]:
     if not _there("pyspark"):
-        yield skipped("spark", "not installed; the lake needs it (pip install 'queuecraft[spark]')")
+        lacking, install = "not installed; the lake needs it", "pip install 'queuecraft[spark]'"
+        yield (
+            failed("spark", lacking, install)
+            if needed
+            else skipped("spark", f"{lacking} ({install})")
+        )
         return
     yield ok("spark", f"pyspark {_version('pyspark')}, pyarrow {_version('pyarrow')}")
     try:
         yield ok("java", str(find_java()))
     except ConfigError as error:
         what, _, todo = error.message.partition("; ")
-        yield failed("java", what, todo)
+        # Many machines have PySpark for something else, or for lakes that are elsewhere.
+        yield (failed if needed else warning)("java", what, todo)
 
 
 def _there(module: str) -> bool:
