@@ -8,6 +8,7 @@ import asyncio
 import os
 import random
 import shutil
+import stat
 import tempfile
 from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
@@ -102,6 +103,40 @@ async def test_an_empty_file_is_adopted(open_driver: Opener, path: Path) -> None
     driver = await open_driver()
     await driver.declare(JOBS)
     assert await driver.send(messages("jobs", "a")) == [ACCEPTED]
+
+
+# -- who may read it ---------------------------------------------------------------------------
+
+
+async def modes(driver: SqliteDriver, path: Path) -> dict[str, int]:
+    """Of the file and what belongs to it, while it is in use."""
+    await driver.declare(JOBS)
+    await driver.send(messages("jobs", "secret"))
+    return {
+        each.name.removeprefix(path.name): stat.S_IMODE(each.stat().st_mode)
+        for each in path.parent.iterdir()
+    }
+
+
+@pytest.fixture
+def generous() -> Generator[None]:
+    """A umask that keeps nothing from anybody."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("generous")
+async def test_a_new_file_can_be_read_by_its_owner_alone(open_driver: Opener, path: Path) -> None:
+    driver = await open_driver()
+    assert await modes(driver, path) == {"": 0o600, "-wal": 0o600, "-shm": 0o600, "-wake": 0o700}
+
+
+@pytest.mark.usefixtures("generous")
+async def test_a_file_that_is_there_keeps_its_mode(open_driver: Opener, path: Path) -> None:
+    path.touch(mode=0o660)
+    driver = await open_driver()
+    assert await modes(driver, path) == {"": 0o660, "-wal": 0o660, "-shm": 0o660, "-wake": 0o700}
 
 
 # -- where it lies -----------------------------------------------------------------------------

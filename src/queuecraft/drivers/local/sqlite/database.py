@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Final, Literal, TypeVar
@@ -42,6 +43,7 @@ class Database:
     def connect(self, *, synchronous: Literal["FULL", "NORMAL"]) -> apsw.Connection:
         """Open the file, making or upgrading it where needed."""
         self._check_place()
+        _make_private(self.path)
         try:
             connection = apsw.Connection(str(self.path))
         except apsw.Error as error:
@@ -283,6 +285,15 @@ def rows(
 def value(connection: apsw.Connection, query: str, values: Sequence[apsw.SQLiteValue] = ()) -> Any:
     """The one value a query finds, or None."""
     return connection.execute(query, values).get
+
+
+def _make_private(path: Path) -> None:
+    """Let a new file be read by its owner alone: it holds payloads. SQLite gives the log the mode
+    of the file. One that is there keeps its own."""
+    # mknod, because it opens nothing: a process that closes a file loses every lock it has there,
+    # and SQLite may just have got one in another thread.
+    with suppress(OSError):  # it is there, or SQLite meets the same and says so
+        os.mknod(path, 0o600)
 
 
 def _inode(path: Path) -> tuple[int, int] | None:
