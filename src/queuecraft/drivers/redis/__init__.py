@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import warnings
 from collections.abc import Mapping, Sequence
@@ -45,9 +46,20 @@ def _mode(target: Target) -> str:
     said = parse_qs(target.url.partition("?")[2]).get("mode", [])
     mode = said[-1] if said else target.settings.redis_mode
     if mode is None:
-        warnings.warn(UNSAID, DeprecationWarning, stacklevel=2)
+        warnings.warn(UNSAID, DeprecationWarning, stacklevel=_level_of_caller())
         logging.getLogger("queuecraft").warning("%s", UNSAID)
         return "pubsub"
     if mode not in MODES:
         raise ConfigError(f"mode={mode!r}: expected one of {', '.join(map(repr, MODES))}")
     return mode
+
+
+def _level_of_caller() -> int:
+    """How far above `_mode` the line is that is not ours: Python shows this warning for the lines
+    of the program itself only, and an app is made in more than one way."""
+    level, frame = 1, inspect.currentframe()
+    while frame := frame and frame.f_back:
+        if frame.f_globals.get("__name__", "").partition(".")[0] != "queuecraft":
+            break
+        level += 1
+    return level
