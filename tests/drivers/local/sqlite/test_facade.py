@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -10,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from queuecraft import Event, Message, QueueCraft, Retry, Unroutable
+from queuecraft import Event, Message, PublishError, QueueCraft, Retry, Unroutable
+from queuecraft.drivers.local.sqlite import database
 from queuecraft.testing import Ledger
-from tests.drivers.local.sqlite.file import rows
+from tests.drivers.local.sqlite.file import locked, rows
 from tests.runtime.support import eventually, running
 
 
@@ -126,6 +128,16 @@ async def test_nobody_to_publish_to_is_said_until_a_worker_was_there_once(path: 
             await seen.wait_for(billing=1)
     assert [call.payload for call in seen.calls] == [Order("o-1")]
     assert [call.redeliveries for call in seen.calls] == [0]
+
+
+async def test_a_publish_that_waits_for_the_file_ends_with_its_timeout(path: Path) -> None:
+    async with QueueCraft(f"local://{path}", publish_timeout=1) as qc:
+        await qc.admin.declare("billing", order_placed.name)
+        await qc.publish(order_placed, Order("o-1"))
+        with locked(path), pytest.raises(PublishError, match="within 1 s") as caught:
+            async with asyncio.timeout(database.PATIENCE / 2):  # the driver itself would go on
+                await qc.publish(order_placed, Order("o-2"))
+        assert caught.value.outcome == "unknown"  # it may still be stored, once the file is free
 
 
 async def test_a_worker_that_others_took_for_dead_connects_again(path: Path) -> None:
