@@ -30,6 +30,24 @@ def whole_error(letter: DeadMessage | FailureGroup) -> str:
     return f"{letter.error_type}: {letter.error}" if letter.error_type else letter.error
 
 
+def counted(letters: int) -> str:
+    """So many of them.
+
+    >>> counted(1), counted(1200)
+    ('1 dead letter', '1,200 dead letters')
+    """
+    return f"{letters:,} dead letter{'' if letters == 1 else 's'}"
+
+
+def none_of(queue: str, *, filtered: bool = False) -> str:
+    """That there is nothing to be seen.
+
+    >>> none_of("billing")
+    "'billing' has no dead letters."
+    """
+    return "No dead letter was chosen." if filtered else f"{queue!r} has no dead letters."
+
+
 def shortened(ids: Sequence[str]) -> list[str]:
     """Ids cut to where they still differ, at eight characters or later.
 

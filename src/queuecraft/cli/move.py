@@ -13,7 +13,7 @@ from queuecraft.cli.broker import Url, connected
 from queuecraft.cli.completion import queue_names
 from queuecraft.cli.duration import seconds
 from queuecraft.cli.output import AsJson
-from queuecraft.cli.redrives import carry_out
+from queuecraft.cli.redrives import AtMost, DryRun, Rate, carry_out
 from queuecraft.model.routing import topic_matches
 from queuecraft.runtime.redrive import Redrive
 
@@ -36,13 +36,9 @@ def move(
         float | None,
         typer.Option(parser=seconds, metavar="TIME", help="Only what was published before, as 2h."),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, metavar="COUNT", help="At most so many.")
-    ] = None,
-    rate: Annotated[
-        float | None, typer.Option(metavar="COUNT", help="At most so many a second.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
+    limit: AtMost = None,
+    rate: Rate = None,
+    dry_run: DryRun = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -17,6 +17,14 @@ from queuecraft.runtime.redrive import Redrive
 
 SHOWN = 10  # errors told one by one
 DONE = {"move": "moved", "redrive": "moved", "delete": "deleted"}
+
+AtMost: TypeAlias = Annotated[
+    int | None, typer.Option("--limit", min=1, metavar="COUNT", help="At most so many.")
+]
+Rate: TypeAlias = Annotated[
+    float | None, typer.Option("--rate", metavar="COUNT", help="At most so many a second.")
+]
+DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="Only count.")]
 
 Work: TypeAlias = Callable[[Callable[[Redrive], object]], Coroutine[Any, Any, Redrive]]
 """Moves messages, calling what it is given with how far it has come."""

@@ -13,6 +13,7 @@ import typer
 
 from queuecraft.cli.cluster import Master, Remote, waiting
 from queuecraft.cli.duration import ago
+from queuecraft.cli.letters import counted
 from queuecraft.cli.messages import body_fields, tell_body, tell_headers
 from queuecraft.cli.output import AsJson, Cell, note, on_terminal, say, say_json, show, stamp
 from queuecraft.cli.report import Events, LakePath, NoIngest, Queues, Since, Until, opened
@@ -87,8 +88,7 @@ def next_steps(trouble: Trouble, path: Path) -> list[str]:
 
 def _tell(trouble: Trouble, path: Path) -> None:
     group = trouble.group
-    letters = "1 dead letter" if group.count == 1 else f"{group.count:,} dead letters"
-    say(f"{group.queue or 'unknown queue'}: {letters}", "bold")
+    say(f"{group.queue or 'unknown queue'}: {counted(group.count)}", "bold")
     say(f"  {_cause(trouble)}", "red")
     for name, told in (
         ("group", group.fingerprint),
