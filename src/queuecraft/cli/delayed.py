@@ -13,6 +13,15 @@ from queuecraft.cli.command import Command, Group
 from queuecraft.cli.completion import queue_names
 from queuecraft.cli.duration import seconds, spoken
 from queuecraft.cli.exits import ExitCode, UnknownMessage
+from queuecraft.cli.outgoing import (
+    CorrelationId,
+    EventName,
+    Given,
+    HeaderPairs,
+    Id,
+    Key,
+    sorted_out,
+)
 from queuecraft.cli.output import (
     AsJson,
     Cell,
@@ -40,13 +49,8 @@ STYLES = {"healthy": "bold green", "warning": "bold yellow", "critical": "bold r
 
 @app.command(cls=Command)
 def add(
-    event: Annotated[
-        str | None, typer.Argument(metavar="EVENT", help="Its name, as order.placed.")
-    ] = None,
-    payload: Annotated[
-        str | None,
-        typer.Argument(metavar="PAYLOAD", help="JSON, @file, or -. Without it, what is piped in."),
-    ] = None,
+    event: EventName = None,
+    payload: Given = None,
     *,
     delay: Annotated[
         float | None, typer.Option(parser=seconds, metavar="TIME", help="How much later, as 5m.")
@@ -63,15 +67,10 @@ def add(
             autocompletion=queue_names,
         ),
     ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; repeatable."),
-    ] = None,
-    key: Annotated[str | None, typer.Option(metavar="KEY", help="Order is kept within it.")] = None,
-    id: Annotated[str | None, typer.Option("--id", metavar="ID", help="An id of your own.")] = None,
-    correlation_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="What it belongs to.")
-    ] = None,
+    header: HeaderPairs = None,
+    key: Key = None,
+    id: Id = None,
+    correlation_id: CorrelationId = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -80,12 +79,7 @@ def add(
 
     Example: queuecraft delayed add order.reminder '{"id": "o-1"}' --delay 2h
     """
-    if queue is not None:
-        if payload is not None:
-            raise ConfigError("with --queue there is no EVENT; give the payload alone")
-        event, payload = None, event
-    elif event is None:
-        raise ConfigError("name the event, as order.placed, or a queue with --queue")
+    event, payload = sorted_out(event, payload, queue)
     if (delay is None) == (at is None):
         raise ConfigError("say when it is due: --delay or --at, one of them")
     qc = craft(url, creates=True)

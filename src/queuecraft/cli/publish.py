@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import typer
 
@@ -14,6 +14,15 @@ from queuecraft.cli.broker import Url, craft, run
 from queuecraft.cli.completion import queue_names
 from queuecraft.cli.duration import seconds
 from queuecraft.cli.exits import ExitCode
+from queuecraft.cli.outgoing import (
+    CorrelationId,
+    EventName,
+    Given,
+    HeaderPairs,
+    Id,
+    Key,
+    sorted_out,
+)
 from queuecraft.cli.output import AsJson
 from queuecraft.cli.pairs import pairs
 from queuecraft.cli.payload import lines, opened, parse, read
@@ -32,16 +41,9 @@ from queuecraft.runtime.options import PublishOptions
 
 AT_ONCE = 500  # messages of one flight
 
-Given: TypeAlias = Annotated[
-    str | None,
-    typer.Argument(metavar="PAYLOAD", help="JSON, @file, or -. Without it, what is piped in."),
-]
-
 
 def publish(
-    event: Annotated[
-        str | None, typer.Argument(metavar="EVENT", help="Its name, as order.placed.")
-    ] = None,
+    event: EventName = None,
     payload: Given = None,
     *,
     queue: Annotated[
@@ -52,11 +54,8 @@ def publish(
             autocompletion=queue_names,
         ),
     ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; repeatable."),
-    ] = None,
-    key: Annotated[str | None, typer.Option(metavar="KEY", help="Order is kept within it.")] = None,
+    header: HeaderPairs = None,
+    key: Key = None,
     delay: Annotated[
         float | None, typer.Option(parser=seconds, metavar="TIME", help="Deliver later, as 5m.")
     ] = None,
@@ -67,10 +66,8 @@ def publish(
     priority: Annotated[
         int | None, typer.Option(metavar="NUMBER", help="0 to 255, where the broker can.")
     ] = None,
-    id: Annotated[str | None, typer.Option("--id", metavar="ID", help="An id of your own.")] = None,
-    correlation_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="What it belongs to.")
-    ] = None,
+    id: Id = None,
+    correlation_id: CorrelationId = None,
     exchange: Annotated[
         str | None, typer.Option(metavar="NAME", help="Another exchange than the one set.")
     ] = None,
@@ -88,12 +85,7 @@ def publish(
 
     Example: queuecraft publish order.placed '{"id": "o-1", "total": 9.5}' --header tenant=t1
     """
-    if queue is not None:
-        if payload is not None:
-            raise ConfigError("with --queue there is no EVENT; give the payload alone")
-        event, payload = None, event
-    elif event is None:
-        raise ConfigError("name the event, as order.placed, or a queue with --queue")
+    event, payload = sorted_out(event, payload, queue)
     many = by_line or count > 1
     if many and id is not None:
         raise ConfigError("--id is for one message; leave it out with --count and --lines")
