@@ -9,17 +9,17 @@ from time import time_ns
 from typing import Final, TypeAlias
 from weakref import WeakSet
 
-from opentelemetry.trace import Span, Status, StatusCode
+from opentelemetry.trace import Span
 
 from queuecraft.model.envelope import Delivery
 from queuecraft.observers.otel.conventions import (
     ATTEMPT,
     DELAY,
-    ERROR_TYPE,
     MESSAGE_ID,
     REASON,
     Value,
 )
+from queuecraft.observers.otel.telemetry import mark_failed
 from queuecraft.observers.otel.trouble import Trouble
 from queuecraft.runtime.facts import (
     Disconnected,
@@ -115,8 +115,7 @@ class Endings:
         if handling is not None and len(handling.keys) == 1:
             handling.failed = True
             kind = fact.reason if fact.failure is None else fact.failure.error_type
-            handling.span.set_attribute(ERROR_TYPE, kind)
-            handling.span.set_status(Status(StatusCode.ERROR, fact.reason))
+            mark_failed(handling.span, kind, fact.reason)
 
     def _retried(self, fact: MessageRetried) -> None:
         labels: dict[str, Value] = {REASON: fact.reason, DELAY: fact.delay, ATTEMPT: fact.attempt}

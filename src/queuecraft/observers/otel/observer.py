@@ -16,6 +16,7 @@ from queuecraft.observers.otel.conventions import Vocabulary
 from queuecraft.observers.otel.instruments import Counted, Instruments
 from queuecraft.observers.otel.processing import Processing
 from queuecraft.observers.otel.sending import Sending
+from queuecraft.observers.otel.telemetry import Telemetry
 from queuecraft.observers.otel.trouble import Trouble
 from queuecraft.runtime.handler import Middleware
 from queuecraft.runtime.publication import PublishMiddleware
@@ -58,20 +59,22 @@ class OpenTelemetry:
     ) -> None:
         if max_names < 1:
             raise ConfigError(f"max_names={max_names!r}: expected 1 or more")
-        self._tracer = trace.get_tracer(NAME, tracer_provider=tracer_provider)
-        self._instruments = Instruments(metrics.get_meter(NAME, meter_provider=meter_provider))
-        self._carrier = Carrier(propagator or propagate.get_global_textmap())
+        self._telemetry = Telemetry(
+            trace.get_tracer(NAME, tracer_provider=tracer_provider),
+            Carrier(propagator or propagate.get_global_textmap()),
+            Instruments(metrics.get_meter(NAME, meter_provider=meter_provider)),
+            Trouble(logging.getLogger("queuecraft")),
+        )
         self._link = link
         self._max_names = max_names
-        self._trouble = Trouble(logging.getLogger("queuecraft"))
 
     def attach(self, qc: Traced) -> None:
         """Trace this QueueCraft: what it publishes from now on, and the handlers of workers that
         start from now on. Do it before other middleware is added, and that is traced too."""
-        if self._instruments.watches(qc):
+        if self._telemetry.instruments.watches(qc):
             raise ConfigError("this QueueCraft is traced already")
         words = Vocabulary(self._max_names)
-        self._instruments.watch(qc, words)
+        self._telemetry.instruments.watch(qc, words)
         qc.use_publishing(self._sending(words))
         qc.use(self._processing(words))
 
@@ -93,15 +96,13 @@ class OpenTelemetry:
         {}
         """
         try:
-            return self._carrier.write()
+            return self._telemetry.carrier.write()
         except Exception as error:
-            self._trouble.tell(error)
+            self._telemetry.trouble.tell(error)
             return {}
 
     def _sending(self, words: Vocabulary) -> Sending:
-        return Sending(self._tracer, self._carrier, words, self._instruments, self._trouble)
+        return Sending(self._telemetry, words)
 
     def _processing(self, words: Vocabulary) -> Processing:
-        return Processing(
-            self._tracer, self._carrier, words, self._instruments, self._trouble, link=self._link
-        )
+        return Processing(self._telemetry, words, link=self._link)

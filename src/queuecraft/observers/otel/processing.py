@@ -8,33 +8,22 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from opentelemetry.context import Context, attach, detach
-from opentelemetry.trace import (
-    Link,
-    SpanKind,
-    Status,
-    StatusCode,
-    Tracer,
-    get_current_span,
-    set_span_in_context,
-)
+from opentelemetry.trace import Link, SpanKind, get_current_span, set_span_in_context
 
 from queuecraft.model.batch import BatchFailed
 from queuecraft.model.message import Message
 from queuecraft.model.outcome import Postponed
-from queuecraft.observers.otel.carrier import Carrier
 from queuecraft.observers.otel.conventions import (
     ATTEMPT,
     BATCH,
     CONVERSATION_ID,
-    ERROR_TYPE,
     MESSAGE_ID,
     REDELIVERIES,
     Vocabulary,
     error_type,
 )
 from queuecraft.observers.otel.endings import Endings, Handling, Key
-from queuecraft.observers.otel.instruments import Instruments
-from queuecraft.observers.otel.trouble import Trouble
+from queuecraft.observers.otel.telemetry import Telemetry, mark_failed
 from queuecraft.runtime.engine import Engine
 from queuecraft.runtime.handler import Handle, RunMany
 
@@ -51,23 +40,11 @@ class Processing:
     is the current span while the handler runs, so what the handler does and publishes belongs to
     it."""
 
-    def __init__(
-        self,
-        tracer: Tracer,
-        carrier: Carrier,
-        vocabulary: Vocabulary,
-        instruments: Instruments,
-        trouble: Trouble,
-        *,
-        link: bool,
-    ) -> None:
-        self._tracer = tracer
-        self._carrier = carrier
+    def __init__(self, telemetry: Telemetry, vocabulary: Vocabulary, *, link: bool) -> None:
+        self._telemetry = telemetry
         self._vocabulary = vocabulary
-        self._instruments = instruments
-        self._trouble = trouble
         self._link = link
-        self._endings = Endings(trouble)
+        self._endings = Endings(telemetry.trouble)
 
     def attach(self, engine: Engine) -> None:
         """Know the broker, and hear what becomes of messages."""
@@ -112,14 +89,14 @@ class Processing:
 
     def _begin(self, message: Message[Any]) -> _Begun | None:
         try:
-            context = self._carrier.read(message.headers)
+            context = self._telemetry.carrier.read(message.headers)
             parent, links = context, None
             if self._link:
                 cause = get_current_span(context).get_span_context()
                 parent, links = Context(), [Link(cause)] if cause.is_valid else None
             queue = message.queue
             name, labels = self._vocabulary.processed(queue, message.routing_key)
-            span = self._tracer.start_span(
+            span = self._telemetry.tracer.start_span(
                 name, parent, kind=SpanKind.CONSUMER, attributes=labels, links=links
             )
             handling = None
@@ -133,14 +110,14 @@ class Processing:
                 handling = self._endings.begin(span, ((queue, message.id),))
             return _Begun(handling, attach(set_span_in_context(span, context)))
         except Exception as error:
-            self._trouble.tell(error)
+            self._telemetry.trouble.tell(error)
             return None
 
     def _begin_many(self, messages: Sequence[Message[Any]]) -> _Begun | None:
         try:
             first = messages[0]
             causes = [
-                get_current_span(self._carrier.read(each.headers)).get_span_context()
+                get_current_span(self._telemetry.carrier.read(each.headers)).get_span_context()
                 for each in messages[:MOST_LINKS]
             ]
             links = [
@@ -149,7 +126,7 @@ class Processing:
                 if cause.is_valid
             ]
             name, labels = self._vocabulary.processed(first.queue, first.routing_key)
-            span = self._tracer.start_span(
+            span = self._telemetry.tracer.start_span(
                 name,
                 Context(),
                 kind=SpanKind.CONSUMER,
@@ -161,7 +138,7 @@ class Processing:
                 handling = self._endings.begin(span, tuple(map(_key, messages)))
             return _Begun(handling, attach(set_span_in_context(span, Context())))
         except Exception as error:
-            self._trouble.tell(error)
+            self._telemetry.trouble.tell(error)
             return None
 
     # -- end -----------------------------------------------------------------------------------
@@ -174,9 +151,9 @@ class Processing:
                 detach(begun.token)
                 if begun.handling is not None:
                     self._endings.end(begun.handling, _failed_by_hand(messages))
-            self._instruments.processed(self._vocabulary, messages[0].queue, seconds)
+            self._telemetry.instruments.processed(self._vocabulary, messages[0].queue, seconds)
         except Exception as error:
-            self._trouble.tell(error)
+            self._telemetry.trouble.tell(error)
 
     def _fail(
         self,
@@ -194,12 +171,13 @@ class Processing:
                     if kind is not None:
                         handling.span.record_exception(raised)
                         if not handling.failed:
-                            handling.span.set_attribute(ERROR_TYPE, kind)
-                            handling.span.set_status(Status(StatusCode.ERROR, kind))
+                            mark_failed(handling.span, kind, kind)
                     self._endings.end(handling, _failed(messages, raised))
-            self._instruments.processed(self._vocabulary, messages[0].queue, seconds, kind)
+            self._telemetry.instruments.processed(
+                self._vocabulary, messages[0].queue, seconds, kind
+            )
         except Exception as error:
-            self._trouble.tell(error)
+            self._telemetry.trouble.tell(error)
 
 
 def _key(message: Message[Any]) -> Key:

@@ -6,29 +6,17 @@ from collections.abc import Iterable, Mapping, Sized
 from time import perf_counter
 from typing import Any, NamedTuple, cast
 
-from opentelemetry.trace import (
-    Link,
-    Span,
-    SpanKind,
-    Status,
-    StatusCode,
-    Tracer,
-    get_current_span,
-    set_span_in_context,
-)
+from opentelemetry.trace import Link, Span, SpanKind, get_current_span, set_span_in_context
 
 from queuecraft.model.errors import QueueError
-from queuecraft.observers.otel.carrier import Carrier
 from queuecraft.observers.otel.conventions import (
     BATCH,
     CONVERSATION_ID,
-    ERROR_TYPE,
     MESSAGE_ID,
     Vocabulary,
     error_type,
 )
-from queuecraft.observers.otel.instruments import Instruments
-from queuecraft.observers.otel.trouble import Trouble
+from queuecraft.observers.otel.telemetry import Telemetry, mark_failed
 from queuecraft.runtime.engine import Engine
 from queuecraft.runtime.options import PublishOptions
 from queuecraft.runtime.publication import Publish, Way
@@ -44,19 +32,9 @@ class _Begun(NamedTuple):
 class Sending:
     """Middleware around publishing: one span for a publish, and one for all of `publish_many`."""
 
-    def __init__(
-        self,
-        tracer: Tracer,
-        carrier: Carrier,
-        vocabulary: Vocabulary,
-        instruments: Instruments,
-        trouble: Trouble,
-    ) -> None:
-        self._tracer = tracer
-        self._carrier = carrier
+    def __init__(self, telemetry: Telemetry, vocabulary: Vocabulary) -> None:
+        self._telemetry = telemetry
         self._vocabulary = vocabulary
-        self._instruments = instruments
-        self._trouble = trouble
 
     def attach(self, engine: Engine) -> None:
         """Know the broker."""
@@ -108,11 +86,11 @@ class Sending:
             title, labels = self._vocabulary.sent(name)
             given: Any = options.get("headers")
             links: list[Link] | None = None
-            own = isinstance(given, Mapping) and self._carrier.carries(given)
+            own = isinstance(given, Mapping) and self._telemetry.carrier.carries(given)
             if own:  # what the caller has chosen stays as it is
-                context = get_current_span(self._carrier.read(given)).get_span_context()
+                context = get_current_span(self._telemetry.carrier.read(given)).get_span_context()
                 links = [Link(context)] if context.is_valid else None
-            span = self._tracer.start_span(
+            span = self._telemetry.tracer.start_span(
                 title, kind=SpanKind.PRODUCER, attributes=labels, links=links
             )
             if span.is_recording():
@@ -121,12 +99,12 @@ class Sending:
                 if isinstance(id := options.get("correlation_id"), str):
                     span.set_attribute(CONVERSATION_ID, id)
             if not own and isinstance(given, Mapping | None):
-                carried = self._carrier.write(set_span_in_context(span))
+                carried = self._telemetry.carrier.write(set_span_in_context(span))
                 if carried:
                     headers = {**carried, **given} if given else carried
                     options = cast("PublishOptions", {**options, "headers": headers})
         except Exception as error:
-            self._trouble.tell(error)
+            self._telemetry.trouble.tell(error)
             return _Begun(None, name, options, started)
         return _Begun(span, name, options, started)
 
@@ -138,7 +116,7 @@ class Sending:
                     span.set_attribute(MESSAGE_ID, id)
                 span.end()
         except Exception as error:
-            self._trouble.tell(error)
+            self._telemetry.trouble.tell(error)
 
     def _end_many(self, begun: _Begun, results: list[str | QueueError]) -> None:
         try:
@@ -150,13 +128,12 @@ class Sending:
             if span.is_recording():
                 span.set_attribute(BATCH, len(results))
                 if kind is not None:
-                    text = f"{len(failed)} of {len(results)} messages were not published"
-                    span.set_attribute(ERROR_TYPE, kind)
                     span.record_exception(failed[0])
-                    span.set_status(Status(StatusCode.ERROR, text))
+                    text = f"{len(failed)} of {len(results)} messages were not published"
+                    mark_failed(span, kind, text)
             span.end()
         except Exception as error:
-            self._trouble.tell(error)
+            self._telemetry.trouble.tell(error)
 
     def _fail(self, begun: _Begun, raised: BaseException) -> None:
         try:
@@ -164,15 +141,16 @@ class Sending:
             self._measure(begun, 0, kind, 1)
             if (span := begun.span) is not None:
                 if span.is_recording():
-                    span.set_attribute(ERROR_TYPE, kind)
                     span.record_exception(raised)
-                    span.set_status(Status(StatusCode.ERROR, kind))
+                    mark_failed(span, kind, kind)
                 span.end()
         except Exception as error:
-            self._trouble.tell(error)
+            self._telemetry.trouble.tell(error)
 
     def _measure(
         self, begun: _Begun, accepted: int, error: str | None = None, failed: int = 0
     ) -> None:
         took = perf_counter() - begun.started
-        self._instruments.sent(self._vocabulary, begun.name, accepted, took, error, failed)
+        self._telemetry.instruments.sent(
+            self._vocabulary, begun.name, accepted, took, error, failed
+        )
