@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 
 from benchmarks.harness import RunFailed, rotated
@@ -102,6 +103,7 @@ class Journeys:
         amount: Amount,
     ) -> list[Section]:
         rounds = max((len(found[entry.key]) for entry in entries), default=0)
+        section = partial(Section, broker=self.broker, rounds=rounds, missing=missing)
 
         def rows(figure: str, **more: str) -> list[Row]:
             return [
@@ -125,60 +127,48 @@ class Journeys:
             case "travel":
                 alone = self.broker == "memory"
                 where = "in one process" if alone else "in two processes"
-                speed = Section(
-                    broker=self.broker,
+                speed = section(
                     name=f"end to end, {where}",
                     unit="msg/s",
                     throughput=True,
-                    rounds=rounds,
                     note=f"{amount.burst:,} orders as fast as the contender sends them.",
                     rows=rows("rate"),
-                    missing=missing,
                 )
-                latency = Section(
-                    broker=self.broker,
+                latency = section(
                     name="latency",
                     unit="p50, ms",
                     digits=2,
                     better="less",
-                    rounds=rounds,
                     note=f"{amount.paced:,} orders at {amount.rate:g} a second, {where}; "
                     "the ratio is that of the medians (p50).",
                     rows=rows("p50", **{"p99, ms": "p99"}),
-                    missing=missing,
                 )
                 # In memory the group of throughput has each contender's fastest way.
                 return [latency] if alone else [speed, latency]
             case "pending":
                 fewest = min((each["count"] for e in entries for each in found[e.key]), default=0)
                 return [
-                    Section(
-                        broker=self.broker,
+                    section(
                         name="memory of 100,000 pending",
                         unit="process, MB",
                         digits=1,
                         better="less",
-                        rounds=rounds,
                         note=f"Filled for at most {amount.fill_seconds:g} s or with "
                         f"{amount.fill:,} orders, whichever came first ({fewest:,.0f} at least), "
                         "and counted up to 100,000; who sent fewer than 20,000 is not here. "
                         "The broker's figure is what it says that it uses, where it can tell; it "
                         "may give memory back at moments of its own choosing.",
                         rows=rows("process", **self._of_the_broker(entries, found)),
-                        missing=missing,
                     )
                 ]
             case _:
                 return [
-                    Section(
-                        broker=self.broker,
+                    section(
                         name="start-up",
                         unit="seconds",
                         digits=2,
                         better="less",
-                        rounds=rounds,
                         rows=rows("seconds"),
-                        missing=missing,
                     )
                 ]
 

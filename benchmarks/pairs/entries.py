@@ -38,8 +38,8 @@ class Entry:
     setting: str
     weaker: str = ""
     """What it promises less than QueueCraft; empty if nothing."""
-    against: str = ""
-    """The case of ours that does the same; empty for ours."""
+    like: str = ""
+    """The case of ours that does the same, if it has another name."""
     differs: str = ""
     """What it does otherwise than ours that may make it faster."""
     lighter: str = ""
@@ -48,6 +48,11 @@ class Entry:
     @property
     def key(self) -> str:
         return f"{self.broker}/{self.contender}: {self.case}"
+
+    @property
+    def against(self) -> str:
+        """The case of ours that does the same; empty for ours."""
+        return "" if self.contender == OURS else self.like or self.case
 
     @property
     def missing(self) -> str | None:
@@ -92,7 +97,7 @@ ENTRIES: tuple[Entry, ...] = (
         needs=("taskiq", "pydantic"),
         setting="its default: `kiq` starts an asyncio task for each message",
         weaker="no queue, nothing acknowledged, nothing retried",
-        against="100 in flight",
+        like="100 in flight",
     ),
     Entry(
         broker="memory",
@@ -102,7 +107,7 @@ ENTRIES: tuple[Entry, ...] = (
         pair="Dramatiq",
         needs=("dramatiq",),
         setting="its broker for tests, all default middleware, retries among it",
-        against="100 in flight",
+        like="100 in flight",
     ),
     Entry(
         broker="memory",
@@ -113,7 +118,7 @@ ENTRIES: tuple[Entry, ...] = (
         needs=("kombu",),
         setting="published, then drained; acked by the callback; what Celery uses for `memory://`",
         weaker="no retries, no event loop",
-        against="100 in flight",
+        like="100 in flight",
     ),
     Entry(
         broker="memory",
@@ -123,7 +128,7 @@ ENTRIES: tuple[Entry, ...] = (
         pair="asyncio.Queue",
         setting=f"put and get between two tasks; {BARE}",
         weaker="nothing acknowledged, nothing retried",
-        against="100 in flight",
+        like="100 in flight",
         differs="a bare queue does nothing but pass an object on: the limit",
         lighter="it keeps the bytes of the order and nothing beside them",
     ),
@@ -147,7 +152,6 @@ ENTRIES: tuple[Entry, ...] = (
         pair="sqlite3",
         setting=f"one table, asked every millisecond, one consumer; {BARE}",
         weaker="a second consumer would handle everything twice",
-        against=LONE,
         differs="one table and one consumer: it claims nothing, routes nothing, wakes nobody",
     ),
     # RabbitMQ
@@ -170,7 +174,6 @@ ENTRIES: tuple[Entry, ...] = (
         pair="aio-pika",
         needs=("aio_pika",),
         setting=f"persistent, mandatory, confirmed; `message.process()`; {BARE}",
-        against="100 in flight",
     ),
     Entry(
         broker="rabbitmq",
@@ -180,7 +183,6 @@ ENTRIES: tuple[Entry, ...] = (
         pair="pika",
         needs=("pika",),
         setting=f"`confirm_delivery`, persistent, mandatory; acked by the callback; {BARE}",
-        against=LONE,
         differs=NO_LOOP,
     ),
     Entry(
@@ -191,7 +193,6 @@ ENTRIES: tuple[Entry, ...] = (
         pair="rabbitmq",
         needs=("faststream", "fast_depends", "aio_pika"),
         setting=f"`persist=True`, confirmed, mandatory by default; acked when handled; {IN_LOOP}",
-        against="100 in flight",
     ),
     Entry(
         broker="rabbitmq",
@@ -201,7 +202,6 @@ ENTRIES: tuple[Entry, ...] = (
         pair="rabbitmq",
         needs=("celery",),
         setting="`confirm_publish`, `mandatory`, `acks_late`, no results, solo pool, 100 ahead",
-        against=LONE,
     ),
     Entry(
         broker="rabbitmq",
@@ -211,7 +211,6 @@ ENTRIES: tuple[Entry, ...] = (
         pair="rabbitmq",
         needs=("dramatiq", "pika"),
         setting="`confirm_delivery=True`; acked when run; 8 threads, 100 ahead, retries on",
-        against=LONE,
     ),
     Entry(
         broker="rabbitmq",
@@ -221,7 +220,6 @@ ENTRIES: tuple[Entry, ...] = (
         pair="rabbitmq",
         needs=("taskiq", "taskiq_aio_pika", "pydantic"),
         setting=f"confirmed, mandatory, persistent by default; acked when run; {IN_LOOP}",
-        against="100 in flight",
     ),
     # Redis
     ours(
@@ -249,7 +247,6 @@ ENTRIES: tuple[Entry, ...] = (
         needs=("redis",),
         setting=f"RPUSH and BLPOP; {BARE}",
         weaker=TAKEN,
-        against="lists, 100 in flight",
     ),
     Entry(
         broker="redis-streams",
@@ -259,7 +256,6 @@ ENTRIES: tuple[Entry, ...] = (
         pair="streams",
         needs=("redis",),
         setting=f"XADD; XREADGROUP of 100, one XACK for all; {BARE}",
-        against="streams, 100 in flight",
     ),
     Entry(
         broker="redis-lists",
@@ -270,7 +266,6 @@ ENTRIES: tuple[Entry, ...] = (
         needs=("faststream", "fast_depends", "redis"),
         setting="its list subscriber, `max_workers=100`",
         weaker=TAKEN,
-        against="lists, 100 in flight",
     ),
     Entry(
         broker="redis-streams",
@@ -280,7 +275,6 @@ ENTRIES: tuple[Entry, ...] = (
         pair="streams",
         needs=("faststream", "fast_depends", "redis"),
         setting="a group, up to 100 read, acked one by one when handled, `max_workers=100`",
-        against="streams, 100 in flight",
     ),
     Entry(
         broker="redis-lists",
@@ -290,7 +284,6 @@ ENTRIES: tuple[Entry, ...] = (
         pair="redis",
         needs=("celery", "redis"),
         setting="`acks_late`, kept in a hash until acked, no results, solo pool, 100 ahead",
-        against=f"lists, {LONE}",
     ),
     Entry(
         broker="redis-lists",
@@ -300,7 +293,6 @@ ENTRIES: tuple[Entry, ...] = (
         pair="redis",
         needs=("dramatiq", "redis"),
         setting="stored by a script, kept until run; 8 threads, 100 ahead, retries on",
-        against=f"lists, {LONE}",
     ),
     Entry(
         broker="redis-lists",
@@ -311,7 +303,6 @@ ENTRIES: tuple[Entry, ...] = (
         needs=("taskiq", "taskiq_redis", "pydantic"),
         setting="`ListQueueBroker`, 100 tasks at once",
         weaker=TAKEN,
-        against="lists, 100 in flight",
     ),
     Entry(
         broker="redis-streams",
@@ -321,7 +312,6 @@ ENTRIES: tuple[Entry, ...] = (
         pair="streams",
         needs=("taskiq", "taskiq_redis", "pydantic"),
         setting="`RedisStreamBroker`, acked when run, 100 tasks at once",
-        against="streams, 100 in flight",
     ),
     # Kafka
     ours(
@@ -337,7 +327,7 @@ ENTRIES: tuple[Entry, ...] = (
         pair="confluent-kafka",
         needs=("confluent_kafka",),
         setting=f"`acks=all`, idempotent; `poll`, offsets stored when handled; {BARE}",
-        against="100 in flight",
+        like="100 in flight",
         differs=NO_LOOP,
     ),
     Entry(
@@ -348,7 +338,6 @@ ENTRIES: tuple[Entry, ...] = (
         pair="aiokafka",
         needs=("aiokafka", "confluent_kafka"),
         setting=f"`acks=all`, idempotent; `getmany`, committed after each batch; {BARE}",
-        against="100 in flight",
     ),
     Entry(
         broker="kafka",
@@ -358,7 +347,6 @@ ENTRIES: tuple[Entry, ...] = (
         pair="kafka",
         needs=("faststream", "fast_depends", "confluent_kafka"),
         setting="`acks=all`, idempotent; `AckPolicy.ACK`: each message committed when handled",
-        against="100 in flight",
     ),
 )
 

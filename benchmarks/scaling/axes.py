@@ -97,16 +97,16 @@ async def by_backlog(site: Site, backlog: int, amount: Amount) -> Figures:
 async def by_concurrency(site: Site, handlers: int, amount: Amount) -> Figures:
     """Messages a second with so many handlers: some that do nothing, some that wait."""
     patient = max(100, min(amount.messages, 100 * handlers))
-    with site.place() as url:
-        async with QueueCraft(url) as qc:
-            await declare(qc)
-            await fill(qc, amount.messages)
-        quick = await consume(url, amount.messages, concurrency=handlers)
-    with site.place() as url:
-        async with QueueCraft(url) as qc:
-            await declare(qc)
-            await fill(qc, patient)
-        slow = await consume(url, patient, concurrency=handlers, waiting=WAITING)
+
+    async def handled(count: int, waiting: float) -> float:
+        with site.place() as url:
+            async with QueueCraft(url) as qc:
+                await declare(qc)
+                await fill(qc, count)
+            return await consume(url, count, concurrency=handlers, waiting=waiting)
+
+    quick = await handled(amount.messages, 0.0)
+    slow = await handled(patient, WAITING)
     return {"nothing": 1 / quick, "waiting": 1 / slow}
 
 
