@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
-from time import monotonic
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions as GroupOffsets
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._metadata import ClusterMetadata
@@ -30,8 +29,6 @@ WITHIN: Final = 15.0  # seconds for an answer
 MAX_BYTES: Final = 16 * 2**20  # of a record in topics that we make; Kafka's own limit is 1 MiB
 AGAIN: Final = 0.02  # seconds until a question is asked again
 AT_ONCE: Final = 1000  # partitions asked about in one call: it holds up every other thread
-MANY: Final = 200  # topics, of which a list takes long enough to be believed for a while
-BELIEVED: Final = 2.0  # seconds
 SLICE: Final = 0.25  # seconds for the first answer, until we listen for what may be wrong
 GRACE: Final = 0.5  # seconds after all brokers were down: the next address may be the right one
 _SOON: Final = (
@@ -44,6 +41,7 @@ _SOON: Final = (
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.OFFSET_NOT_AVAILABLE,
 )
+_MISSING: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 _REFUSED: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 _UNREACHED: Final = (KafkaError._RESOLVE, KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
 
@@ -56,7 +54,6 @@ class Cluster:
         self.topics: dict[str, int] = {}
         """Those that exist, as far as we know, and how many partitions they have."""
         self.lost: ConnectionLost | None = None
-        self._learned = 0.0  # when that was
         self._partitions = partitions
         self._replication = replication
         self._told = deque[KafkaError](maxlen=20)  # what librdkafka has complained of
@@ -112,11 +109,24 @@ class Cluster:
 
     # -- topics --------------------------------------------------------------------------------
 
-    async def look(self, operation: str, *, believing: bool = False) -> None:
-        """Learn which topics there are; `believing` what was told of very many a moment ago."""
-        if believing and len(self.topics) > MANY and monotonic() < self._learned + BELIEVED:
-            return
+    async def look(self, operation: str) -> None:
+        """Learn which topics there are; of thousands, that takes a tenth of a second."""
         self._learn(await self.call(operation, lambda: self._listed(WITHIN)))
+
+    async def look_for(self, topics: Iterable[str], operation: str) -> None:
+        """Learn which of these there are, if that is not known."""
+        unknown = [topic for topic in topics if topic not in self.topics]
+        if unknown:
+            self.topics |= await self.call(operation, lambda: self._described(unknown))
+
+    def _described(self, topics: list[str]) -> dict[str, int]:
+        told = self._admin.describe_topics(TopicCollection(topics), request_timeout=WITHIN)
+        found = {name: _answer(each, fine=_MISSING) for name, each in told.items()}
+        return {
+            name: len(topic.partitions)
+            for name, topic in found.items()
+            if topic is not None and all(each.leader is not None for each in topic.partitions)
+        }
 
     def _listed(self, within: float) -> ClusterMetadata:
         try:
@@ -125,7 +135,6 @@ class Cluster:
             self._admin.poll(0)
 
     def _learn(self, told: ClusterMetadata) -> None:
-        self._learned = monotonic()
         self.topics = {
             name: len(topic.partitions)
             for name, topic in told.topics.items()
@@ -145,7 +154,7 @@ class Cluster:
 
         def make() -> None:
             future = self._admin.create_topics([wanted], operation_timeout=WITHIN)[topic]
-            _answer(future, fine=KafkaError.TOPIC_ALREADY_EXISTS)
+            _answer(future, fine=[KafkaError.TOPIC_ALREADY_EXISTS])
 
         await self.call("declare", make)
         deadline = asyncio.get_running_loop().time() + WITHIN
@@ -159,7 +168,7 @@ class Cluster:
 
         def remove() -> None:
             for future in self._admin.delete_topics(list(topics)).values():
-                _answer(future, fine=KafkaError.UNKNOWN_TOPIC_OR_PART)
+                _answer(future, fine=[KafkaError.UNKNOWN_TOPIC_OR_PART])
 
         if topics:
             await self.call("delete", remove)
@@ -241,7 +250,7 @@ class Cluster:
 
         def asked() -> dict[Spot, TopicPartition]:
             future = self._admin.list_consumer_group_offsets([GroupOffsets(group)])[group]
-            told = _answer(future, fine=KafkaError.GROUP_ID_NOT_FOUND)
+            told = _answer(future, fine=[KafkaError.GROUP_ID_NOT_FOUND])
             return {
                 (each.topic, each.partition): each
                 for each in (() if told is None else told.topic_partitions)
@@ -266,7 +275,7 @@ class Cluster:
 
         def forget() -> None:
             future = self._admin.delete_consumer_groups([group])[group]
-            _answer(future, fine=KafkaError.GROUP_ID_NOT_FOUND)
+            _answer(future, fine=[KafkaError.GROUP_ID_NOT_FOUND])
 
         await self.call("delete", forget)
         self.groups.forget(group)
@@ -280,7 +289,7 @@ class Cluster:
             found: dict[str, list[str]] = {group: [] for group in every}
             told = self._admin.describe_consumer_groups(wanted, request_timeout=WITHIN)
             for group, future in told.items():
-                group_info = _answer(future, fine=KafkaError.GROUP_ID_NOT_FOUND)
+                group_info = _answer(future, fine=[KafkaError.GROUP_ID_NOT_FOUND])
                 members = () if group_info is None else group_info.members
                 found[group] = [str(each.member_id) for each in members]
             return found
@@ -301,11 +310,11 @@ def _reason(told: deque[KafkaError]) -> KafkaError | None:
     return told[-1] if told else None
 
 
-def _answer(future: Future[Any], *, fine: int | None = None) -> Any:
+def _answer(future: Future[Any], *, fine: Collection[int] = ()) -> Any:
     """What has come of it; None for an error that is fine."""
     try:
         return future.result(WITHIN)
     except KafkaException as error:
-        if error.args[0].code() == fine:
+        if error.args[0].code() in fine:
             return None
         raise

@@ -360,20 +360,22 @@ class KafkaDriver(Driver):
         return self._replies
 
     async def inspect(self, queues: Sequence[str] | None = None) -> Sequence[QueueInfo]:
-        return await (await self._inspection("inspect", believing=True)).infos(queues)
+        return await (await self._inspection("inspect", queues)).infos(queues)
 
     async def peek(self, queue: str, limit: int) -> Sequence[Delivery]:
         if self._glance is None:
             raise _closed()
-        inspection = await self._inspection("peek", queue, believing=True)
-        return await inspection.peek(queue, limit, self._glance)
+        await self._known(queue, "peek")
+        return await (await self._inspection("peek", [queue])).peek(queue, limit, self._glance)
 
     async def purge(self, queue: str) -> int:
-        return await (await self._inspection("purge", queue)).purge(queue)
+        await self._known(queue, "purge")
+        return await (await self._inspection("purge")).purge(queue)
 
     async def rewind(self, queue: str, to: datetime, *, dry_run: bool) -> Sequence[Rewound]:
         """Let the group go on from what was stored then."""
-        return await (await self._inspection("rewind", queue)).rewind(queue, to, dry_run=dry_run)
+        await self._known(queue, "rewind")
+        return await (await self._inspection("rewind")).rewind(queue, to, dry_run=dry_run)
 
     async def announce(self, name: str, note: bytes, *, ttl: float) -> None:
         await self._notices.put(name, note, ttl)
@@ -442,11 +444,14 @@ class KafkaDriver(Driver):
             except QueueError as error:
                 log.debug("kafka: no news of topics: %s", error)
 
-    async def _inspection(
-        self, operation: str, queue: str | None = None, *, believing: bool = False
-    ) -> Inspection:
-        registry = await (self._read(operation) if queue is None else self._known(queue, operation))
-        await self._cluster.look(operation, believing=believing)
+    async def _inspection(self, operation: str, queues: Sequence[str] | None = None) -> Inspection:
+        """A look at some queues, or at all."""
+        registry = await self._read(operation)
+        named = None if queues is None else registry.topics_by_name(queues)
+        if named is None:
+            await self._cluster.look(operation)
+        else:
+            await self._cluster.look_for(named, operation)
         return Inspection(self._cluster, self.names, registry)
 
     async def _known(self, queue: str, operation: str) -> Registry:

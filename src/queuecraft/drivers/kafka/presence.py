@@ -72,8 +72,7 @@ class Noticeboard:
     async def up(self) -> Mapping[str, bytes]:
         """Those whose time is not over. Who only asks does not make the topic."""
         async with self._reading:
-            if self._topic not in self._cluster.topics:
-                await self._cluster.look("announced", believing=True)
+            await self._cluster.look_for([self._topic], "announced")
             if self._topic not in self._cluster.topics:
                 return {}
             if self._next is None:

@@ -15,7 +15,7 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from queuecraft.drivers.base import Binding, ConnectionLost, Exchange, Queue
-from queuecraft.drivers.kafka.names import Names
+from queuecraft.drivers.kafka.names import TIERS, Names, is_pattern
 from queuecraft.model.errors import TopologyMismatch
 
 WITHIN: Final = 10.0  # seconds to read it all
@@ -105,6 +105,21 @@ class Registry:
                     None if span.until is None else span.until[topic],
                 )
                 found[topic] = _wider(found[topic], reach) if topic in found else reach
+        return found
+
+    def topics_by_name(self, queues: Iterable[str]) -> list[str] | None:
+        """All topics that have to do with these queues, whether they exist or not; None if only a
+        list of all topics can tell."""
+        found: list[str] = []
+        for queue in queues:
+            dead = self.queues[queue].dead_letters if queue in self.queues else None
+            for each in (queue,) if dead is None else (queue, dead):
+                bindings = [binding for binding, _ in self.bindings.get(each, {}).values()]
+                if any(map(is_pattern, bindings)):
+                    return None
+                found += [self._names.event(b.exchange.name, b.pattern) for b in bindings]
+                found.append(self._names.inbox(each))
+            found += [self._names.retry(queue, tier) for tier in range(len(TIERS))]
         return found
 
     def check(self, exchange: Exchange) -> None:
