@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import inf
 from typing import Any, ClassVar
 
@@ -13,26 +12,23 @@ from queuecraft import Queue, QueueCraft
 from queuecraft.drivers.kafka import forwarding, member
 from queuecraft.drivers.kafka.commits import Commits
 from queuecraft.drivers.kafka.names import FORWARDERS
-from queuecraft.drivers.kafka.place import Place
 from queuecraft.testing import Ledger
 from tests.kafka.place import Order, order_placed, running, until
 
-say = Commits._say
+commit = Commits._commit
 
 
 def failing(times: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Let so many commits fail; how many have been asked for."""
     asked: list[int] = []
 
-    def fail(self: Commits, places: Iterable[Place]) -> None:
-        known = list(places)
-        if known:
-            asked.append(len(known))
-            if len(asked) <= times:
-                raise KafkaException(KafkaError(KafkaError.REBALANCE_IN_PROGRESS))
-        say(self, known)
+    def fail(self: Commits, offsets: list[TopicPartition]) -> None:
+        asked.append(len(offsets))
+        if len(asked) <= times:
+            raise KafkaException(KafkaError(KafkaError.REBALANCE_IN_PROGRESS))
+        commit(self, offsets)
 
-    monkeypatch.setattr(Commits, "_say", fail)
+    monkeypatch.setattr(Commits, "_commit", fail)
     return asked
 
 

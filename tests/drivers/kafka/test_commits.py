@@ -14,6 +14,7 @@ from queuecraft.drivers.kafka.driver import KafkaDriver
 from queuecraft.drivers.kafka.holding import Holding
 from queuecraft.drivers.kafka.offsets import Progress, noted
 from queuecraft.drivers.kafka.place import Place
+from queuecraft.drivers.kafka.suspects import Suspects
 from queuecraft.drivers.kafka.topology import Reach
 
 
@@ -45,7 +46,7 @@ class Desk:
         self.holding = Holding()
         consumer, driver = cast("Consumer", self.listener), cast("KafkaDriver", None)
         self.commits = Commits(driver, "billing", consumer, self.holding)
-        self.place = Place("order.placed", 0, Reach(), "order.placed", Progress(0))
+        self.place = Place("order.placed", 0, Reach(), "order.placed", Progress(0), Suspects())
         self.deliveries = [self._delivery(offset) for offset in range(10)]
         self.holding.hand_over(self.deliveries)
 

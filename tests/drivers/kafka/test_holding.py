@@ -6,11 +6,12 @@ from queuecraft.drivers.base import Delivery, Outgoing
 from queuecraft.drivers.kafka.holding import Holding
 from queuecraft.drivers.kafka.offsets import Progress
 from queuecraft.drivers.kafka.place import Place
+from queuecraft.drivers.kafka.suspects import Suspects
 from queuecraft.drivers.kafka.topology import Reach
 
 
 def place(partition: int = 0) -> Place:
-    return Place("order.placed", partition, Reach(), "order.placed", Progress(0))
+    return Place("order.placed", partition, Reach(), "order.placed", Progress(0), Suspects())
 
 
 def deliveries(where: Place, count: int) -> list[Delivery]:

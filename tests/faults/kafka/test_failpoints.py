@@ -39,6 +39,11 @@ async def about_to_commit(scene: Scene, points: Sequence[str]) -> Mapping[str, P
     return await handling(scene, points)
 
 
+async def announcing(scene: Scene, points: Sequence[str]) -> Mapping[str, Process]:
+    """It dies with records in its hands of which nobody has begun."""
+    return await handling(scene, points)
+
+
 async def forwarding(scene: Scene, points: Sequence[str]) -> Mapping[str, Process]:
     """It dies with retries in its hands whose time has come."""
     await fill(scene)
@@ -87,6 +92,7 @@ TOGETHER: Final[Mapping[Deaths, Sequence[str]]] = {
     ),
     about_to_commit: ("commit.before",),
     committing: ("commit.after",),
+    announcing: ("announce.before", "announce.after"),
     forwarding: ("forward.before_send", "forward.after_send"),
     rebalancing: ("revoke.before_commit", "revoke.after_commit"),
     stopping: ("revoke.before_commit", "revoke.after_commit"),

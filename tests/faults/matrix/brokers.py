@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 import apsw
 from confluent_kafka import KafkaException
@@ -33,10 +33,6 @@ NO_SERVER: Final = (
     "in the rows above."
 )
 NO_NETWORK: Final = "The embedded queue is a file. There is no network between it and its users."
-NO_COUNT: Final = (
-    "Kafka does not count deliveries, so a message that kills its worker is not set aside by "
-    "itself: it stays in its topic until the handler is mended."
-)
 
 
 @dataclass(frozen=True)
@@ -146,23 +142,64 @@ class Embedded(Row):
         return {"SQLite": apsw.sqlitelibversion()}
 
 
-class _RabbitMQ(Row):
+class Process(Protocol):
+    """The server of a broker, as the rows have it in common."""
+
+    def start(self) -> object: ...
+    def close(self) -> None: ...
+    def kill(self) -> None: ...
+    def freeze(self) -> None: ...
+    def thaw(self) -> None: ...
+
+
+S = TypeVar("S", bound=Process)
+
+
+class _Served(Row, Generic[S]):
+    """A broker with a server."""
+
+    def __init__(self, server: S, disk: Path | None) -> None:
+        super().__init__(disk)
+        self._server = server
+
+    def start(self) -> None:
+        self._server.start()
+
+    def close(self) -> None:
+        self._server.close()
+
+    def kill(self) -> None:
+        self._server.kill()
+
+    def freeze(self) -> None:
+        self._server.freeze()
+
+    def thaw(self) -> None:
+        self._server.thaw()
+
+    @property
+    def log(self) -> str:
+        return self._output.read_text(encoding="utf-8", errors="replace")
+
+    @property
+    @abstractmethod
+    def _output(self) -> Path:
+        """Where it prints to."""
+
+
+class _RabbitMQ(_Served[RabbitMQ]):
     """A full disk is its alarm: RabbitMQ takes no more publishes while too little room is left."""
 
     on_disk = False
     arguments: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, disk: Path | None = None, server: RabbitMQ | None = None) -> None:
-        super().__init__(disk)
+        super().__init__(server or RabbitMQ(), disk)
         self._borrowed = server is not None
-        self._server = server or RabbitMQ()
-
-    def start(self) -> None:
-        self._server.start()
 
     def close(self) -> None:
         if not self._borrowed:
-            self._server.close()
+            super().close()
 
     @contextmanager
     def place(self, folder: Path, *, network: bool) -> Generator[Place]:
@@ -175,15 +212,6 @@ class _RabbitMQ(Row):
                 unsettled=Unsettled(self._server.management, url),
             )
             yield Place(broker, proxy.url(url) if proxy else url, proxy)
-
-    def kill(self) -> None:
-        self._server.kill()
-
-    def freeze(self) -> None:
-        self._server.freeze()
-
-    def thaw(self) -> None:
-        self._server.thaw()
 
     def fill(self) -> None:
         self._server.ctl("set_disk_free_limit", str(1 << 60))
@@ -205,9 +233,8 @@ class _RabbitMQ(Row):
                 return left
 
     @property
-    def log(self) -> str:
-        folder = self._server._node.folder
-        return (folder / "rabbitmq.log").read_text(encoding="utf-8", errors="replace")
+    def _output(self) -> Path:
+        return self._server._node.folder / "rabbitmq.log"
 
     def versions(self) -> Mapping[str, str]:
         told = self._server.management.call("GET", "overview")
@@ -225,20 +252,13 @@ class RabbitMQQuorum(_RabbitMQ):
     arguments: ClassVar[Mapping[str, str]] = {"x-queue-type": "quorum"}
 
 
-class _Redis(Row):
+class _Redis(_Served[Server]):
     """Its log is on the disk before it answers (`appendfsync always`)."""
 
     mode: ClassVar[str]
 
     def __init__(self, disk: Path | None = None) -> None:
-        super().__init__(disk)
-        self._server = Server({"dir": str(disk)} if disk else None)
-
-    def start(self) -> None:
-        self._server.start()
-
-    def close(self) -> None:
-        self._server.close()
+        super().__init__(Server({"dir": str(disk)} if disk else None), disk)
 
     @contextmanager
     def place(self, folder: Path, *, network: bool) -> Generator[Place]:
@@ -248,19 +268,9 @@ class _Redis(Row):
             proxy = stack.enter_context(Proxy.to(url)) if network else None
             yield Place(Broker(url), proxy.url(url) if proxy else url, proxy)
 
-    def kill(self) -> None:
-        self._server.kill()
-
-    def freeze(self) -> None:
-        self._server.freeze()
-
-    def thaw(self) -> None:
-        self._server.thaw()
-
     @property
-    def log(self) -> str:
-        folder = self._server.folder
-        return (folder / "redis.output").read_text(encoding="utf-8", errors="replace")
+    def _output(self) -> Path:
+        return self._server.folder / "redis.output"
 
     def versions(self) -> Mapping[str, str]:
         told: bytes = self._server.call("INFO", "server")
@@ -280,37 +290,35 @@ class RedisStream(_Redis):
     mode = "stream"
 
 
-class Kafka(Row):
+class Kafka(_Served[Kraft]):
     """It sends clients of one listener to the proxy, and those of another to itself."""
 
     key = "kafka"
     name = "Kafka"
-    excuses: ClassVar[Mapping[str, str]] = {"crash-loop": NO_COUNT}
 
     def __init__(self, disk: Path | None = None) -> None:
-        super().__init__(disk)
-        self._kraft = Kraft({"log.dirs": f"{disk}/data"} if disk else None)
+        super().__init__(Kraft({"log.dirs": f"{disk}/data"} if disk else None), disk)
         self._proxy: Proxy | None = None
 
     def start(self) -> None:
         if self._proxy is None and self.disk is not None:
             shutil.copytree(Distribution.get().data, self.disk / "data", dirs_exist_ok=True)
-        self._kraft.start()
+        super().start()
         if self._proxy is None:
-            self._proxy = Proxy.to(self._kraft.url).__enter__()
-            self._kraft.advertise(self._proxy.port)
+            self._proxy = Proxy.to(self._server.url).__enter__()
+            self._server.advertise(self._proxy.port)
 
     def close(self) -> None:
         if self._proxy is not None:
             self._proxy.__exit__()
-        self._kraft.close()
+        super().close()
 
     @contextmanager
     def place(self, folder: Path, *, network: bool) -> Generator[Place]:
         del folder
         assert self._proxy is not None, "a broker is started before it is used"
         prefix = f"cell-{secrets.token_hex(4)}."
-        server = f"kafka://127.0.0.1:{self._kraft.port('internal')}"
+        server = f"kafka://127.0.0.1:{self._server.port('internal')}"
         url = f"{server}?prefix={prefix}&session_timeout={SESSION:g}"
         try:
             if network:
@@ -319,22 +327,13 @@ class Kafka(Row):
                 yield Place(Broker(url), url)
         finally:
             self._proxy.restore()
-            if self._kraft.running and not self._kraft.frozen:
+            if self._server.running and not self._server.frozen:
                 with suppress(KafkaException):  # it goes with the broker
                     _forget(server, prefix)
 
-    def kill(self) -> None:
-        self._kraft.kill()
-
-    def freeze(self) -> None:
-        self._kraft.freeze()
-
-    def thaw(self) -> None:
-        self._kraft.thaw()
-
     @property
-    def log(self) -> str:
-        return (self._kraft.folder / "kafka.output").read_text(encoding="utf-8", errors="replace")
+    def _output(self) -> Path:
+        return self._server.folder / "kafka.output"
 
     def versions(self) -> Mapping[str, str]:
         return {"Kafka": VERSION}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final
 
@@ -61,16 +61,26 @@ class Commits:
 
     def flush(self) -> None:
         """Commit what has changed; what cannot be committed now is tried again a little later."""
-        if not self.behind or self.refused:
-            return
+        if self.behind:
+            self._try(self._say)
+
+    def announce(self, places: Iterable[Place]) -> bool:
+        """Commit what is in hand of these, with all that has changed; whether that was heard."""
+        self._dirty.update(places)
+        return self._try(self._announce)
+
+    def _try(self, say: Callable[[Collection[Place]], None]) -> bool:
+        if self.refused:
+            return False
         self._catch_up()
         self._words = []  # what was mentioned is said once more
         try:
-            self._say(self._changed())
+            say(self._changed())
         except KafkaException as error:
             self._refused(error.args[0])
-        else:
-            self._heard(self._holding.noted)
+            return _is_gone(error.args[0])
+        self._heard(self._holding.noted)
+        return True
 
     def mention(self) -> None:
         """Commit what has changed, and do not wait for the answer: there is more to be had."""
@@ -134,7 +144,7 @@ class Commits:
         self._again = monotonic() + AGAIN
         self._dirty.update(place for place in self._mentioned if not place.gone)
         self._mentioned = []
-        if problem.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        if _is_gone(problem):
             self._heard(self._holding.noted)  # what is gone does not come again
         elif problem.code() in _TOO_LONG:
             self._noting = False
@@ -159,16 +169,26 @@ class Commits:
             self._dirty.update(self._mentioned, *finished)  # nobody knows whether that was heard
         for each in finished:
             for place, offsets in each.items():
-                place.progress.finish(offsets)
+                place.finish(offsets)
 
     def _say(self, places: Collection[Place]) -> None:
         """Commit how far we are, and wait for the answer."""
         if offsets := marks(places, noting=self._noting):
             failpoint("commit.before")
-            problem = _problem(self._consumer.commit(offsets=offsets, asynchronous=False))
-            if problem is not None:
-                raise KafkaException(problem)
+            self._commit(offsets)
             failpoint("commit.after")
+
+    def _announce(self, places: Collection[Place]) -> None:
+        """The same, for the sake of what is in hand."""
+        if offsets := marks(places, noting=self._noting):
+            failpoint("announce.before")
+            self._commit(offsets)
+            failpoint("announce.after")
+
+    def _commit(self, offsets: list[TopicPartition]) -> None:
+        problem = _problem(self._consumer.commit(offsets=offsets, asynchronous=False))
+        if problem is not None:
+            raise KafkaException(problem)
 
 
 def _words(offsets: Iterable[TopicPartition]) -> list[object]:
@@ -179,5 +199,9 @@ def _words(offsets: Iterable[TopicPartition]) -> list[object]:
 def _problem(offsets: Iterable[TopicPartition]) -> KafkaError | None:
     """What is wrong with a commit; that a topic is gone is the least."""
     errors = [each.error for each in offsets if each.error is not None]
-    gone = KafkaError.UNKNOWN_TOPIC_OR_PART
-    return min(errors, key=lambda error: error.code() == gone, default=None)
+    return min(errors, key=_is_gone, default=None)
+
+
+def _is_gone(problem: KafkaError) -> bool:
+    """Whether it is no more than that a topic is not there any more."""
+    return problem.code() == KafkaError.UNKNOWN_TOPIC_OR_PART

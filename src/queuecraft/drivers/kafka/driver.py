@@ -398,7 +398,7 @@ class KafkaDriver(Driver):
 
     async def wait_on_tiers(self) -> KafkaSubscription:
         """Become one of those who move on what has waited."""
-        subscription = self._join("delayed messages", FORWARDERS, AHEAD)
+        subscription = self._join("delayed messages", FORWARDERS, AHEAD, counting=False)
         await subscription.follow(self._tiers())
         return subscription
 
@@ -408,11 +408,14 @@ class KafkaDriver(Driver):
         deadline = {"message.timeout.ms": round(1000 * self._target.settings.publish_timeout)}
         return Producing({**self._settings, **deadline, **measured}, self.lose)
 
-    def _join(self, queue: str, group: str, prefetch: int) -> KafkaSubscription:
+    def _join(
+        self, queue: str, group: str, prefetch: int, *, counting: bool = True
+    ) -> KafkaSubscription:
         chosen = {**self._address.member(), **self._statistics.settings(queue)}
         chosen["group.id"] = self.names.group(group)
         drain = self._address.drain_timeout
-        return KafkaSubscription(self, queue, prefetch, {**self._settings, **chosen}, drain)
+        chosen = {**self._settings, **chosen}
+        return KafkaSubscription(self, queue, prefetch, chosen, drain, counting=counting)
 
     def _tiers(self) -> dict[str, Reach]:
         """The topics of delayed messages that are ours to move on."""

@@ -72,6 +72,13 @@ class Holding:
         """Whether somebody may be working on a record of these."""
         return not {delivery.token[0] for delivery in self.held}.isdisjoint(places)
 
+    def hands(self) -> dict[Place, set[int]]:
+        """What somebody may be working on, by where it is."""
+        hands: dict[Place, set[int]] = {}
+        for place, offset in (delivery.token for delivery in self.held):
+            hands.setdefault(place, set()).add(offset)
+        return hands
+
     def note(self) -> list[dict[Place, list[int]]]:
         """What was finished since the last time; in the polling thread."""
         with self.changed:

@@ -22,6 +22,7 @@ from queuecraft.drivers.kafka.holding import Holding
 from queuecraft.drivers.kafka.offsets import Progress, noted
 from queuecraft.drivers.kafka.place import Place
 from queuecraft.drivers.kafka.refusals import failure
+from queuecraft.drivers.kafka.suspects import Suspects, is_in_hand
 from queuecraft.drivers.kafka.topology import Reach
 from queuecraft.model.errors import QueueError
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 SLICE: Final = 0.1  # seconds after which a thread that waits looks whether it is still wanted
 MOST_AHEAD: Final = 20_000  # records of a partition taken while an older one is not finished
+WITHIN: Final = 10.0  # seconds for what has to be known of a partition that is given to us
 JOINED_WITHIN: Final = 3.0  # seconds to become a member, for one who wants records or to leave
 
 
@@ -44,14 +46,18 @@ class Member:
         settings: Mapping[str, Any],
         drain_timeout: float,
         holding: Holding,
+        most: int | None,
     ) -> None:
         self.plenty = False  # the last time we asked, there was all we asked for
         self.thinned = False  # some that were taken may be of places that others get
         self.closing = False
         self.failed: Exception | None = None
+        self.silent: set[Place] = set()  # that records came of, and Kafka does not know we have any
+        self.suspecting: set[Place] = set()  # that somebody died with, and not all is finished
         self._driver = driver
         self._queue = queue
         self._drain_timeout = drain_timeout
+        self._most = most  # in hand at once; None if nobody is to be suspected
         self._loop = asyncio.get_running_loop()
         self._holding = holding
         self._changed = holding.changed  # guards all places
@@ -149,6 +155,24 @@ class Member:
             self._poll_while(lambda: bool(self._places))
         consumer.close()
 
+    def announce(self, *, exactly: bool) -> bool:
+        """Let Kafka know what we have in hand, as it has to before somebody works on it; whether it
+        has heard."""
+        with self._changed:
+            places = [each for each in self._places.values() if each.progress.mark >= 0]
+            hands = self._holding.hands() if exactly else {}
+            for place in places:
+                held = frozenset(hands.get(place, ()))
+                place.suspects.hand = held if exactly else self._most or 0
+                place.suspects.forget_below(place.progress.mark)
+            self.suspecting = {each for each in self.suspecting if each.suspects.counts}
+        if not self.commits.announce(places):
+            return False
+        for place in places:
+            place.announced = not exactly
+        self.silent.difference_update(places)
+        return True
+
     def _poll_while(self, condition: Callable[[], bool]) -> None:
         deadline = monotonic() + JOINED_WITHIN
         while condition() and monotonic() < deadline:
@@ -161,6 +185,7 @@ class Member:
         partition: int | None = None
         place: Place | None = None
         end: int | None = None
+        counts: dict[int, int] = {}
         seen: list[Place] = []
         records.reverse()
         while records:
@@ -173,6 +198,7 @@ class Member:
                 place = self._places.get((topic or "", partition or 0))
                 if place is not None:
                     end = place.reach.end(place.partition)
+                    counts = place.suspects.counts
                     seen.append(place)
             offset = record.offset() or 0
             if place is None or not place.progress.take(offset):
@@ -181,8 +207,11 @@ class Member:
                 place.progress.finish([offset])
                 self.commits.add(place)
                 continue
-            taken.append(Delivery(place.opener.open(record), queue, 0, (place, offset)))
+            times = counts.get(offset, 0) if counts else 0
+            taken.append(Delivery(place.opener.open(record), queue, times, (place, offset)))
         for each in seen:
+            if not each.announced and self._most is not None:
+                self.silent.add(each)
             if not each.ahead and each.progress.gap > MOST_AHEAD:
                 each.ahead = True
                 self._ahead.add(each)
@@ -227,30 +256,42 @@ class Member:
             consumer.incremental_assign(partitions)
             return
         try:
-            there = consumer.committed(partitions, timeout=10.0)
+            there = consumer.committed(partitions, timeout=WITHIN)
+            ends = [self._suspected_up_to(each) for each in there]
         except KafkaException as error:  # nothing may leave this callback
             self.failed = failure(error.args[0], "receive", self._queue)
             return
         with self._changed:
-            starts = [self._begin(each) for each in there]
+            starts = [self._begin(each, end) for each, end in zip(there, ends, strict=True)]
         consumer.incremental_assign(starts)
         if self._paused:
             consumer.pause(starts)
         else:  # what was lost while it was paused is still paused when it is ours again
             consumer.resume(starts)
 
-    def _begin(self, committed: TopicPartition) -> TopicPartition:
+    def _suspected_up_to(self, committed: TopicPartition) -> int:
+        """Where a partition ends now, if somebody may have died with records of it."""
+        if self._most is None or not is_in_hand(committed.metadata):
+            return 0
+        return self._consumer.get_watermark_offsets(committed, timeout=WITHIN)[1]
+
+    def _begin(self, committed: TopicPartition, end: int) -> TopicPartition:
         """Have a partition from now on; where it is read from."""
         topic, partition, offset = committed.topic, committed.partition, committed.offset
         reach = self._reaches.get(topic) or Reach()
-        mark, finished = -1, list[int]()
+        mark, finished, suspects = -1, list[int](), Suspects()
         if offset >= reach.start(partition):
             mark, finished = offset, noted(offset, committed.metadata)
+            if self._most is not None:
+                suspects = Suspects.found(offset, finished, end, committed.metadata or "")
         elif partition < len(reach.since):
             mark = reach.start(partition)
         event = self._driver.event_of(reach.exchange, topic)
         progress = Progress(mark, finished)
-        self._places[topic, partition] = Place(topic, partition, reach, event, progress)
+        place = Place(topic, partition, reach, event, progress, suspects)
+        self._places[topic, partition] = place
+        if suspects.counts:
+            self.suspecting.add(place)
         return TopicPartition(topic, partition, mark if mark >= 0 else OFFSET_BEGINNING)
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -258,6 +299,8 @@ class Member:
         places = self._given_up(partitions)
         deadline = monotonic() + self._drain_timeout
         self._drain(places, deadline)
+        for place in places:
+            place.suspects.hand = 0  # nobody has died
         self.commits.say_last(places, deadline)
         self._forget(places)
 
@@ -281,6 +324,8 @@ class Member:
             for place in places:
                 place.leaving = True
             self.thinned = True
+            self.suspecting.difference_update(places)
+        self.silent.difference_update(places)
         self._ahead.difference_update(places)
         return places
 

@@ -7,14 +7,13 @@ partition next leaves them out.
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from typing import Final
-from zlib import compress, decompressobj, error
+
+from queuecraft.drivers.kafka.bits import REACH, unpacked, written
 
 MAX_NOTE: Final = 3500  # bytes; Kafka takes 4,096 unless it is told otherwise
-_MARK: Final = "qc1:"
-_REACH: Final = 1 << 20  # offsets above the mark that a note can tell of
+MARK: Final = "qc1:"
 
 
 class Progress:
@@ -92,7 +91,7 @@ class Progress:
         if not (self._ends or self._early):
             return ""
         # Holes may be of any size, and a note has a bit for each offset.
-        mark, reach, bits = self.mark, _REACH, 0
+        mark, reach, bits = self.mark, REACH, 0
         for start, end in self._ends.items():
             if start < mark + reach:
                 length = min(end, mark + reach) - start
@@ -101,7 +100,7 @@ class Progress:
             if offset < mark + reach:
                 bits |= 1 << (offset - mark)
         while bits:
-            text = _written(bits)
+            text = MARK + written(bits)
             if len(text) <= MAX_NOTE:
                 return text
             reach = min(reach, bits.bit_length()) // 2
@@ -141,19 +140,6 @@ def noted(mark: int, note: str | None) -> list[int]:
     >>> noted(10, "somebody else's")
     []
     """
-    if not note or not note.startswith(_MARK):
+    if not note or not note.startswith(MARK):
         return []
-    try:
-        packed = b64decode(note[len(_MARK) :], validate=True)
-        bits = decompressobj().decompress(packed, _REACH // 8)  # anybody may have written it
-    except (ValueError, error):
-        return []
-    return [
-        mark + 8 * at + bit for at, byte in enumerate(bits) for bit in range(8) if byte >> bit & 1
-    ]
-
-
-def _written(bits: int) -> str:
-    """A bit for each offset from the mark on."""
-    packed = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
-    return _MARK + b64encode(compress(packed)).decode("ascii")
+    return unpacked(mark, note[len(MARK) :].partition(";")[0])

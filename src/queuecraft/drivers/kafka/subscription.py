@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,13 +45,16 @@ class KafkaSubscription(Subscription):
         prefetch: int,
         settings: Mapping[str, Any],
         drain_timeout: float,
+        *,
+        counting: bool,
     ) -> None:
         self.queue = queue
         self._driver = driver
         self._prefetch = prefetch
         self._loop = asyncio.get_running_loop()
         self._holding = Holding()
-        self._member = Member(driver, queue, settings, drain_timeout, self._holding)
+        most = prefetch if counting else None
+        self._member = Member(driver, queue, settings, drain_timeout, self._holding, most)
         self._commits = self._member.commits
         self._ready: list[Delivery] = []
         self._polling = ThreadPoolExecutor(1, "queuecraft-kafka-poll")
@@ -58,6 +62,7 @@ class KafkaSubscription(Subscription):
         self._commit: asyncio.Task[None] | None = None
         self._keeping: asyncio.TimerHandle | None = None
         self._heard = monotonic()  # when Kafka could last tell us something
+        self._exact = False  # Kafka was told just what is in hand, for some of that is suspected
         self._closing = False
 
     async def follow(self, reaches: Mapping[str, Reach]) -> None:
@@ -75,7 +80,7 @@ class KafkaSubscription(Subscription):
         patience = self._loop.time() + (JOINED_WITHIN if wait > 0 else 0)
         while True:
             self._check()
-            if self._ready and (taken := self._hand_over(limit)):
+            if self._ready and (taken := await self._hand_over(limit)):
                 plenty = self._member.plenty and len(self._ready) < AHEAD // 2
                 if plenty and self._fetching is None:
                     self._fetch(AHEAD, 0)  # while these are handled; who waits commits late
@@ -88,7 +93,7 @@ class KafkaSubscription(Subscription):
                 continue
             joining = self._member.joining
             if self._fetching is None:
-                self._fetch(AHEAD, max(0.0, left))
+                self._fetch(AHEAD, max(0.0, min(left, SLICE) if self._exact else left))
             if self._fetching is not None:
                 await asyncio.wait([self._fetching], timeout=max(0.001, left))
             if joining and self._loop.time() < patience:
@@ -103,7 +108,10 @@ class KafkaSubscription(Subscription):
         self._check_lost()
         stale = self._holding.finish(deliveries)
         if len(stale) < len(deliveries):
-            self._start_commit()
+            if self._exact:
+                await self._announce(exactly=True)
+            else:
+                self._start_commit()
             failpoint("ack.after")
         return stale
 
@@ -115,6 +123,8 @@ class KafkaSubscription(Subscription):
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
         self._ready[:0] = self._holding.give_back(deliveries)
+        if self._exact:
+            await self._announce(exactly=True)
 
     async def send(self, messages: Sequence[Outgoing]) -> Sequence[Receipt]:
         return await self._driver.pass_on(messages)
@@ -170,7 +180,28 @@ class KafkaSubscription(Subscription):
         else:
             await asyncio.sleep(seconds)
 
-    def _hand_over(self, limit: int) -> list[Delivery]:
+    async def _hand_over(self, limit: int) -> list[Delivery]:
+        taken = self._take(limit)
+        member = self._member
+        if not (taken and (member.silent or member.suspecting or self._exact)):
+            return taken
+        exactly = any(each.redeliveries for each in self._holding.held)
+        try:
+            heard = await self._announce(exactly=exactly)
+        except BaseException:
+            self._ready[:0] = self._holding.give_back(taken)
+            raise
+        self._exact = exactly or not heard  # while it is not heard, a death may blame others
+        return taken
+
+    async def _announce(self, *, exactly: bool) -> bool:
+        """Let Kafka know what is in hand; whether it has heard."""
+        if self._closing:
+            return False
+        announce = partial(self._member.announce, exactly=exactly)
+        return await self._loop.run_in_executor(self._polling, announce)
+
+    def _take(self, limit: int) -> list[Delivery]:
         with self._holding.changed:
             if self._member.thinned:
                 self._member.thinned = False
