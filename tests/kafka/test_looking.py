@@ -43,3 +43,13 @@ async def test_a_look_at_a_topic_that_somebody_makes_and_deletes(url: str, patte
 
         await until(lambda: qc.admin.inspect("billing"), lambda info: info.ready == 1, timeout=5)
         assert len(await qc.admin.peek("billing")) == 1
+
+
+async def test_a_pattern_gives_nothing_that_was_published_before_it(url: str) -> None:
+    """Also from a topic that another has made since we connected."""
+    async with QueueCraft(url) as qc, QueueCraft(url) as other:
+        await qc.admin.declare("audit", "other.event")
+        await other.publish("order.placed", {"n": 1})
+        await qc.admin.declare("billing", "order.*")
+        await other.publish("order.placed", {"n": 2})
+        assert [each.payload for each in await qc.admin.peek("billing")] == [{"n": 2}]

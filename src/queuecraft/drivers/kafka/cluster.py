@@ -143,25 +143,39 @@ class Cluster:
 
     async def make(self, topic: str, partitions: int | None = None, **config: str) -> None:
         """See that a topic is there."""
-        if topic in self.topics:
+        await self.make_all({topic: config}, partitions)
+
+    async def make_all(
+        self, topics: Mapping[str, Mapping[str, str]], partitions: int | None = None
+    ) -> None:
+        """See that these are there, each with its settings: at once, for one takes as long as
+        many."""
+        missing = [topic for topic in topics if topic not in self.topics]
+        if not missing:
             return
-        wanted = NewTopic(
-            topic,
-            num_partitions=partitions or self._partitions,
-            replication_factor=self._replication,
-            config={"max.message.bytes": str(MAX_BYTES), **config},
-        )
+        wanted = [
+            NewTopic(
+                topic,
+                num_partitions=partitions or self._partitions,
+                replication_factor=self._replication,
+                config={"max.message.bytes": str(MAX_BYTES), **topics[topic]},
+            )
+            for topic in missing
+        ]
 
         def make() -> None:
-            future = self._admin.create_topics([wanted], operation_timeout=WITHIN)[topic]
-            _answer(future, fine=[KafkaError.TOPIC_ALREADY_EXISTS])
+            made = self._admin.create_topics(wanted, operation_timeout=WITHIN)
+            for future in made.values():
+                _answer(future, fine=[KafkaError.TOPIC_ALREADY_EXISTS])
 
         await self.call("declare", make)
         deadline = asyncio.get_running_loop().time() + WITHIN
-        await self.look("declare")
-        while topic not in self.topics and asyncio.get_running_loop().time() < deadline:
+        await self.look_for(missing, "declare")
+        while not self.topics.keys() >= set(missing):
+            if asyncio.get_running_loop().time() > deadline:
+                return
             await asyncio.sleep(AGAIN)
-            await self.look("declare")
+            await self.look_for(missing, "declare")
 
     async def remove(self, topics: Sequence[str]) -> None:
         """Delete topics with all their records."""

@@ -176,8 +176,9 @@ class KafkaDriver(Driver):
         registry = await self._read("declare")
         notes = _new_exchanges(registry, [each.exchange for each in queue.bindings])
         dead = () if queue.dead_letters is None else (Queue(queue.dead_letters.queue),)
+        inboxes = {self.names.inbox(each.name): _kept_for(each) for each in (queue, *dead)}
+        await self._cluster.make_all({**self._events(queue.bindings), **inboxes})
         for each in (queue, *dead):
-            await self._cluster.make(self.names.inbox(each.name), None, **_kept_for(each))
             value = kept(each)
             known = registry.queues.get(each.name)
             if known is None or (each is queue and dead and msgspec.json.encode(known) != value):
@@ -208,19 +209,25 @@ class KafkaDriver(Driver):
         await self._follow()
 
     async def _bindings(
-        self, registry: Registry, queue: str, bindings: Iterable[Binding]
+        self, registry: Registry, queue: str, bindings: Sequence[Binding]
     ) -> list[Note]:
         """The notes of those that do not hold yet: they do from now on."""
         notes: list[Note] = []
         known = registry.bindings.get(queue, {})
+        await self._cluster.make_all(self._events(bindings))
         for binding in bindings:
             there = (binding.exchange.name, binding.pattern)
-            if not is_pattern(binding):
-                await self._cluster.make(self.names.event(*there))
             if there not in known or known[there][1].until is not None:
+                if is_pattern(binding):
+                    await self._cluster.look("declare")  # what is there by now came before
                 since = await self._cluster.ends(self.names.bound(binding, self._cluster.topics))
                 notes.append((key_of("binding", queue, *there), msgspec.json.encode(Span(since))))
         return notes
+
+    def _events(self, bindings: Iterable[Binding]) -> dict[str, dict[str, str]]:
+        """The topics that these ask for by name, which have no settings of their own."""
+        named = (each for each in bindings if not is_pattern(each))
+        return {self.names.event(each.exchange.name, each.pattern): {} for each in named}
 
     async def topology(self) -> Topology:
         registry = await self._read("topology")
