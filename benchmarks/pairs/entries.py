@@ -77,7 +77,7 @@ def ours(broker: Broker, case: str, setting: str, *, pair: str = "anywhere") -> 
 TAKEN = "what a process has taken is lost if it dies"
 IN_LOOP = "100 handlers in an event loop, 100 messages ahead"
 NO_LOOP = "a bare client: no event loop, no types, no routing, no retries"
-IMPORTS = "`import queuecraft` also loads what administers queues"
+IMPORTS = "`import queuecraft` loads the whole runtime"
 LONE = "one at a time"
 
 ENTRIES: tuple[Entry, ...] = (
