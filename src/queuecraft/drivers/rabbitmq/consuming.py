@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 from pamqp import commands
-from pamqp.base import Frame
 
 from queuecraft.drivers.base import ConnectionLost
 from queuecraft.drivers.rabbitmq.channel import Channel
@@ -73,8 +72,9 @@ class Consuming(Channel):
         self.arrivals: deque[Arrival] = deque()
         self._unsettled: dict[int, None] = {}  # tags, in order
         self._cancelled = False
-        self._consume: Frame | None = None
+        self._consume: commands.Basic.Consume | None = None
         self._stopped = False
+        self._resumed = 0
         self._tag = ""
         self._expected: asyncio.Future[None] | None = None
         self._routes: dict[bytes, tuple[str, str]] = {}
@@ -91,8 +91,7 @@ class Consuming(Channel):
         qos = commands.Basic.Qos(0, min(prefetch, 65_535), False)
         await self.ask(qos, commands.Basic.QosOk)
         self._consume = Consume(queue=queue, consumer_tag=tag, exclusive=exclusive)
-        answer = await self.ask(self._consume, commands.Basic.ConsumeOk)
-        self._tag = answer.consumer_tag or tag
+        await self._begin(self._consume)
 
     async def stop(self) -> None:
         """Be given nothing more until `resume`; what is held stays held."""
@@ -101,10 +100,19 @@ class Consuming(Channel):
             await self.ask(commands.Basic.Cancel(self._tag), commands.Basic.CancelOk)
 
     async def resume(self) -> None:
-        """Receive again."""
-        if self._stopped and self._consume is not None:
+        """Receive again, as another consumer. By the same tag, while something it was given before
+        is still held, RabbitMQ before 3.10.9 and 3.11.1 delivers from a quorum queue what it cannot
+        read, and closes the connection with INTERNAL_ERROR; and again after each reconnect, because
+        what comes again is given back again."""
+        if self._stopped and (first := self._consume) is not None:
             self._stopped = False
-            await self.ask(self._consume, commands.Basic.ConsumeOk)
+            self._resumed += 1
+            again = Consume(
+                queue=first.queue,
+                consumer_tag=first.consumer_tag and f"{first.consumer_tag}-{self._resumed}",
+                exclusive=first.exclusive,
+            )
+            await self._begin(again)
 
     @property
     def stopped(self) -> bool:
@@ -217,6 +225,10 @@ class Consuming(Channel):
         self._tell()
 
     # -- inside --------------------------------------------------------------------------------
+
+    async def _begin(self, consume: commands.Basic.Consume) -> None:
+        answer = await self.ask(consume, commands.Basic.ConsumeOk)
+        self._tag = answer.consumer_tag or consume.consumer_tag
 
     def _complete(self, body: bytes) -> None:
         properties = self._properties
