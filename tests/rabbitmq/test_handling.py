@@ -20,6 +20,7 @@ from queuecraft import (
     QueueCraft,
     Unroutable,
 )
+from queuecraft.facts import Disconnected
 from queuecraft.testing import Ledger
 from tests.brokers.management import quoted, vhost_of
 from tests.brokers.rabbitmq import RabbitMQ
@@ -301,6 +302,25 @@ async def test_a_queue_deleted_under_its_worker_is_made_again(
         await asyncio.to_thread(rabbitmq.management.call, "DELETE", path)
         await until(lambda: is_published(qc, Order("o-2")), bool)
         await seen.wait_for(billing=2)
+
+
+async def test_a_broker_in_which_something_breaks_is_found_again_and_its_log_is_pointed_at(
+    rabbitmq: RabbitMQ, rabbitmq_url: str
+) -> None:
+    seen = Ledger()
+    lost: list[Disconnected] = []
+    qc = QueueCraft(rabbitmq_url, reconnect_delay=0.05)
+    qc.observe(Disconnected, lost.append)
+    billing = qc.worker("billing").on(order_placed, seen.recording("billing"))
+    async with qc, running(billing):
+        here = f'[{{vhost, <<"{vhost_of(rabbitmq_url)}">>}}]'
+        ours = f"[P || P <- rabbit_channel:list(), rabbit_channel:info(P, [vhost]) =:= {here}]"
+        await asyncio.to_thread(rabbitmq.ctl, "eval", f"[exit(P, broken) || P <- {ours}].")
+        await qc.publish(order_placed, Order("o-1"))
+        await seen.wait_for(billing=1)
+    assert lost
+    for each in lost:
+        assert "INTERNAL_ERROR (541); something broke inside it, and its log says" in each.error
 
 
 async def is_published(qc: QueueCraft, order: Order) -> bool:

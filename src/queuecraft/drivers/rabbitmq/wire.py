@@ -24,6 +24,7 @@ from queuecraft.drivers.rabbitmq.frames import (
 
 FRAME_MAX: Final = 131_072  # bytes of a frame: what RabbitMQ proposes
 CHANNEL_MAX: Final = 2047
+INTERNAL_ERROR: Final = 541
 GOODBYE: Final = 1.0  # seconds to wait for an answer to the last word
 
 
@@ -243,6 +244,8 @@ class Wire(asyncio.Protocol):
             self.write_command(commands.Connection.CloseOk())
             self._flush()
             text = f"the broker closed the connection: {command.reply_text} ({command.reply_code})"
+            if command.reply_code == INTERNAL_ERROR:
+                text += "; something broke inside it, and its log says what and for which queue"
             self.abort(Closed(text, code=command.reply_code or 0))
         elif isinstance(command, commands.Connection.Blocked):
             self.blocked = command.reason or "blocked"
