@@ -25,9 +25,6 @@ def nursery() -> Generator[Nursery]:
         yield nursery
 
 
-# It belongs to `make test`, and is not there because it fails: RabbitMQ 3.10 answers with
-# INTERNAL_ERROR for ever after its node was killed, and the quorum queue stands still.
-@pytest.mark.faults
 @pytest.mark.timeout(SECONDS + 240)
 async def test_two_minutes_of_load_and_faults_lose_nothing_and_leave_nothing_open(
     nursery: Nursery, tmp_path: Path
