@@ -12,6 +12,7 @@ import typer
 
 from queuecraft.admin import UnknownQueue
 from queuecraft.cli.command import Group, UsageError
+from queuecraft.cli.extras import lacking
 from queuecraft.cli.output import complain, complain_json, flush_output, forget_output
 from queuecraft.model.errors import (
     ConfigError,
@@ -103,6 +104,8 @@ def _tell(error: Exception, ctx: Any) -> ExitCode:
     """Say what went wrong, and give the exit code for it."""
     if ctx.params.get("debug"):
         traceback.print_exc()
+    if isinstance(error, ModuleNotFoundError):
+        error = lacking(error) or error
     if isinstance(error, QueueError):
         code, text = ExitCode.of(error), sentence(error)
     elif isinstance(error, OSError) and error.strerror is not None:

@@ -27,6 +27,18 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
     }
 )
 
+NEEDED: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "amqp": ("pamqp", "rabbitmq"),
+        "amqps": ("pamqp", "rabbitmq"),
+        "redis": ("hiredis", "redis"),
+        "rediss": ("hiredis", "redis"),
+        "kafka": ("confluent_kafka", "kafka"),
+        "kafkas": ("confluent_kafka", "kafka"),
+    }
+)
+"""The module that a scheme cannot do without, and the extra that brings it."""
+
 
 class Drivers:
     """The schemes an app knows. A driver of your own is added by its scheme.
@@ -59,9 +71,7 @@ class Drivers:
         if factory is None:
             raise ConfigError(self._refusal(scheme if found else ""))
         if isinstance(factory, str):
-            module, name = factory.split(":")
-            loaded: Factory = getattr(import_module(module), name)
-            factory = self._factories[scheme.lower()] = loaded
+            factory = self._factories[scheme.lower()] = _loaded(scheme.lower(), factory)
         return factory(target)
 
     def _refusal(self, scheme: str) -> str:
@@ -69,3 +79,18 @@ class Drivers:
         # Shown only if it is a scheme: anything else may hold a password.
         what = f"'{scheme}://'" if SCHEME.fullmatch(scheme) else "the url"
         return f"{what} is no known broker; use one of {known}"
+
+
+def _loaded(scheme: str, place: str) -> Factory:
+    module, name = place.split(":")
+    try:
+        loaded: Factory = getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        needed, extra = NEEDED.get(scheme, ("", ""))
+        if (error.name or "").partition(".")[0] != needed:
+            raise
+        package = needed.replace("_", "-")
+        raise ConfigError(
+            f"{scheme}:// needs the package {package}; run: pip install 'queuecraft[{extra}]'"
+        ) from None
+    return loaded

@@ -11,23 +11,11 @@ from importlib.util import find_spec
 
 from queuecraft import __version__
 from queuecraft.cli.doctor.finding import Finding, failed, ok, skipped, warning
+from queuecraft.drivers.registry import NEEDED
 from queuecraft.model.errors import ConfigError
 from queuecraft.pipeline.java import find_java
 
 FILES = 1024  # open at once; a worker with a few connections has enough with that
-NEEDED = {
-    "amqp": ("rabbitmq", "pamqp"),
-    "amqps": ("rabbitmq", "pamqp"),
-    "kafka": ("kafka", "confluent_kafka"),
-    "kafkas": ("kafka", "confluent_kafka"),
-}
-"""The extra and the module that a scheme of URLs cannot do without."""
-
-FASTER = {
-    "redis": ("redis", "hiredis"),
-    "rediss": ("redis", "hiredis"),
-}
-"""The extra and the module that make one faster."""
 
 
 def machine(scheme: str, *, lake: bool = False) -> Iterator[Finding]:
@@ -43,8 +31,6 @@ def machine(scheme: str, *, lake: bool = False) -> Iterator[Finding]:
 def _packages(scheme: str) -> Iterator[Finding]:
     if scheme in NEEDED:
         yield _package(*NEEDED[scheme], needed=True)
-    if scheme in FASTER:
-        yield _package(*FASTER[scheme], needed=False)
     if sys.platform != "win32":
         yield _package("uvloop", "uvloop", needed=False)
     web = [name for name in ("fastapi", "uvicorn", "prometheus_client") if not _there(name)]
@@ -55,7 +41,7 @@ def _packages(scheme: str) -> Iterator[Finding]:
         yield ok("http", f"fastapi {_version('fastapi')}, uvicorn {_version('uvicorn')}")
 
 
-def _package(extra: str, module: str, *, needed: bool) -> Finding:
+def _package(module: str, extra: str, *, needed: bool) -> Finding:
     name = module.replace("_", "-")
     if _there(module):
         return ok(name, _version(name))

@@ -28,7 +28,8 @@ def settings(url: str | None) -> tuple[list[Finding], QueueCraft | None]:
     try:
         qc = craft(url, creates=True)
     except (ConfigError, ConnectionLost) as error:
-        return [*found, failed("settings", error.message, _ADVICE)], None
+        what, missing, install = error.message.partition("; run: ")
+        return [*found, failed("settings", what, install if missing else _ADVICE)], None
     found.append(ok("settings", f"the broker is {masked(qc.settings.url)}"))
     path = path_of(qc.settings.url) if qc.settings.url.startswith("local:") else None
     if path is not None:
