@@ -92,6 +92,16 @@ def test_what_a_command_has_left_behind_is_told(shell: Shell) -> None:
     assert left["todo"] == "queuecraft delete queuecraft.bench.0a1b2c3d --yes"
 
 
+def test_pauses_need_no_worker(shell: Shell) -> None:
+    shell.declare("billing")
+    shell.ok("pause", "billing")
+    shell.ok("resume", "billing")
+    code, found = examine(shell)
+    assert code == 0
+    assert [each for each in found.values() if each["verdict"] == "warning"] == []
+    assert found["queues"]["text"].startswith("2, ")
+
+
 def test_a_missing_package_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "find_spec", lambda name: None)
     found = {each.about: each for each in machine.machine("kafka")}
@@ -101,7 +111,7 @@ def test_a_missing_package_is_told_with_what_to_install(monkeypatch: pytest.Monk
     assert found["spark"].verdict == "skipped"
     assert found["http"].verdict == "skipped"
     redis = {each.about: each for each in machine.machine("redis")}
-    assert redis["hiredis"].verdict == "warning"
+    assert redis["hiredis"].verdict == "failed"  # there is no Redis without it
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 
 from queuecraft.cli.health import Limits
 from queuecraft.drivers.base import QueueInfo
+from tests.brokers.rabbitmq import RabbitMQ
 from tests.cli.shell import Shell
 from tests.runtime.support import dead_letter
 
@@ -16,7 +17,14 @@ def test_a_broker_whose_queues_are_well_is_healthy(shell: Shell) -> None:
     shell.declare("billing")
     assert shell.ok("health") == "healthy\n"
     assert shell.json("health") == [
-        {"status": "healthy", "connected": True, "error": None, "queues": 2, "trouble": []}
+        {
+            "status": "healthy",
+            "connected": True,
+            "error": None,
+            "queues": 2,
+            "trouble": [],
+            "unjudged": None,
+        }
     ]
 
 
@@ -62,3 +70,59 @@ def test_limits_are_in_the_hands_of_the_operator(shell: Shell) -> None:
 )
 def test_what_the_broker_does_not_tell_is_no_trouble(info: QueueInfo, problems: list[str]) -> None:
     assert Limits().problems(info) == problems
+
+
+@pytest.mark.parametrize("name", ["queuecraft.pauses", "qc.reply.a1", "queuecraft.bench.0a1b"])
+def test_queues_of_our_own_are_no_trouble(name: str) -> None:
+    assert Limits().problems(QueueInfo(name=name, ready=2, dead=1, consumers=0)) == []
+
+
+def _paused_and_resumed(shell: Shell) -> None:
+    shell.ok("declare", "billing", "order.*")
+    shell.ok("pause", "billing", "--reason", "the bank is down")
+    shell.ok("resume", "billing")
+
+
+def _nothing_is_seen_of_pauses(shell: Shell) -> None:
+    assert shell.ok("health") == "healthy\n"
+    (told,) = shell.json("health")
+    assert told["trouble"] == []
+    names = [each["name"] for each in shell.json("queues")]
+    assert "billing" in names
+    assert "queuecraft.pauses" not in names
+    (seen,) = shell.json("top", "--once")
+    assert "queuecraft.pauses" not in [each["name"] for each in seen["queues"]]
+    (known,) = shell.json("topology")
+    assert "queuecraft.pauses" not in known["queues"]
+    assert "queuecraft.pauses" not in shell("peek", "nowhere").stderr
+
+
+def test_a_queue_that_was_paused_and_resumed_is_healthy(shell: Shell) -> None:
+    _paused_and_resumed(shell)
+    _nothing_is_seen_of_pauses(shell)
+    (notes,) = shell.json("queues", "queuecraft.pauses")  # for who insists
+    assert notes["ready"] == 2
+
+
+@pytest.mark.parametrize("mode", ["list", "stream"])
+def test_so_it_is_on_redis(shell: Shell, redis_url: str, mode: str) -> None:
+    shell.url = f"{redis_url}&mode={mode}"
+    _paused_and_resumed(shell)
+    _nothing_is_seen_of_pauses(shell)
+
+
+def test_so_it_is_on_rabbitmq(shell: Shell, rabbitmq: RabbitMQ, rabbitmq_url: str) -> None:
+    shell.url = f"{rabbitmq_url}?management={_without_user(rabbitmq.management_url)}"
+    _paused_and_resumed(shell)
+    _nothing_is_seen_of_pauses(shell)
+
+
+def test_so_it_is_on_kafka(shell: Shell, kafka_url: str) -> None:
+    shell.url = kafka_url
+    _paused_and_resumed(shell)
+    _nothing_is_seen_of_pauses(shell)
+
+
+def _without_user(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"

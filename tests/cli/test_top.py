@@ -101,6 +101,15 @@ def test_where_there_is_room_everything_is_shown() -> None:
     assert sum(line.startswith("queue-") for line in lines) == 100
 
 
+def test_queues_that_the_broker_does_not_tell_of_are_owned_up_to() -> None:
+    queues = [QueueRow(name=f"queue-{n:03}", ready=n) for n in range(100)]
+    hint = "there may be queues that are not listed: the interface is away; start it"
+    lines = drawn(overview(*queues, lacking="the interface is away; start it"), height=20)
+    assert len(lines) <= 20
+    assert hint in lines
+    assert hint not in drawn(overview(*queues), height=20)
+
+
 def test_nothing_in_a_message_steers_the_terminal() -> None:
     evil = f"[red]{HOSTILE}"
     seen = overview(

@@ -65,6 +65,15 @@ def test_headers_are_wanted_of_a_headers_exchange(shell: Shell) -> None:
     assert shell("bind", "pdf", "r", "--exchange", "reports", "--match", "pdf").exit_code == 2
 
 
+@pytest.mark.parametrize("known", ["billing", "audits"])
+def test_binding_a_queue_that_is_not_there_says_what_makes_it(shell: Shell, known: str) -> None:
+    shell.declare(known)
+    result = shell("bind", "audit", "user.*")
+    assert result.exit_code == 4
+    assert "declare makes it: queuecraft declare audit EVENT" in result.stderr
+    assert "declare makes it" not in shell("unbind", "audit", "user.*").stderr
+
+
 def test_a_binding_to_nothing_is_refused(shell: Shell) -> None:
     shell.declare("audit")
     assert shell("bind", "audit").exit_code == 2

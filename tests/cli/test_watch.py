@@ -11,6 +11,7 @@ from rich.text import Text
 
 from queuecraft.cli.watch import Screen
 from queuecraft.drivers.base import QueueInfo
+from queuecraft.drivers.partial import Partial
 from tests.cli.shell import PATIENCE, Shell
 
 
@@ -44,6 +45,18 @@ def test_what_is_in_trouble_comes_first_and_all_that_fits_is_shown() -> None:
     assert first.startswith("zebra")
     assert len(others) == 8
     assert "more" not in footer
+
+
+def test_a_list_that_may_lack_queues_says_so_above_the_footer() -> None:
+    screen = Screen()
+    screen.caption = Text("the footer")
+    screen.infos = Partial(many(100), "the interface is away; start it")
+    lines = drawn(screen, 80, 10)
+    assert len(lines) == 10
+    assert lines[-2:] == [
+        "there may be queues that are not listed: the interface is away; start it",
+        "the footer",
+    ]
 
 
 def test_a_long_name_is_cut_so_that_a_queue_stays_a_line() -> None:

@@ -72,3 +72,13 @@ async def test_prefix_and_labels_may_be_one_s_own() -> None:
     metrics.attach(qc)
     async with serving(qc, metrics=metrics) as site:
         assert (await scraped(site))["shop_connection_status checkout"] == 1
+
+
+async def test_queues_of_our_own_are_not_shown() -> None:
+    async with serving() as site:
+        await site.qc.admin.declare("billing")
+        await site.qc.admin.declare("qc.reply.a1", dead_letters=False)
+        await site.qc.admin.pause("billing")
+        shown = await scraped(site)
+    assert "queuecraft_queue_messages billing ready" in shown
+    assert not [each for each in shown if "queuecraft.pauses" in each or "qc.reply" in each]

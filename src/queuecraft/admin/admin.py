@@ -11,6 +11,7 @@ from typing import Any
 
 from queuecraft.admin.moving import Moving
 from queuecraft.admin.peeked import PeekedMessage
+from queuecraft.admin.private import is_hidden, is_private
 from queuecraft.admin.unknown import UnknownQueue
 from queuecraft.admin.watch import Watch
 from queuecraft.drivers.base import (
@@ -25,6 +26,7 @@ from queuecraft.drivers.base import (
     Topology,
     VirtualHosts,
 )
+from queuecraft.drivers.partial import Partial, lacking
 from queuecraft.model.errors import (
     ConfigError,
     ConnectionLost,
@@ -76,10 +78,27 @@ class Admin:
 
     # -- seeing --------------------------------------------------------------------------------
 
-    async def queues(self) -> list[QueueInfo]:
-        """The state of every queue, by name. What the broker cannot tell is None."""
+    async def queues(self, *names: str) -> list[QueueInfo]:
+        """The state of every queue, by name, or of those that are named, as far as they exist.
+        What the broker cannot tell is None.
+
+        >>> import asyncio
+        >>> from queuecraft import QueueCraft
+        >>> async def main() -> list[str]:
+        ...     async with QueueCraft("local://") as qc:
+        ...         await qc.admin.declare("billing")
+        ...         return [queue.name for queue in await qc.admin.queues("billing", "audit")]
+        >>> asyncio.run(main())
+        ['billing']
+        """
+        for name in names:
+            check_name("queue", name)
         async with self._broker() as driver:
-            return sorted(await driver.inspect(), key=lambda info: info.name)
+            found = await driver.inspect(list(dict.fromkeys(names)) or None)
+        kept = [info for info in found if names or not is_hidden(info.name)]
+        kept.sort(key=lambda info: info.name)
+        why = lacking(found)
+        return kept if why is None else Partial(kept, why)
 
     async def inspect(self, queue: str) -> QueueInfo:
         """The state of one queue: ready, in flight, delayed, dead, consumers, oldest age.
@@ -101,7 +120,13 @@ class Admin:
     async def topology(self) -> Topology:
         """Exchanges, queues, bindings and consumers, as far as the broker tells."""
         async with self._broker() as driver:
-            return await driver.topology()
+            told = await driver.topology()
+        return replace(
+            told,
+            queues=tuple(each for each in told.queues if not is_hidden(each)),
+            bindings=tuple(each for each in told.bindings if not is_hidden(each[1])),
+            consumers=tuple(each for each in told.consumers if not is_hidden(each.queue)),
+        )
 
     async def peek(
         self, queue: str, limit: int = 10, *, force: bool = False
@@ -135,7 +160,7 @@ class Admin:
         """
         return Watch(
             self._engine,
-            queues=self.queues,
+            queues=self._everything,
             workers=self.workers,
             pauses=self.pauses,
             holds_dead_letters=self._holds_dead_letters,
@@ -431,6 +456,11 @@ class Admin:
 
     # -- inside --------------------------------------------------------------------------------
 
+    async def _everything(self) -> Sequence[QueueInfo]:
+        """Every queue there is, those that are not listed as well."""
+        async with self._broker() as driver:
+            return await driver.inspect()
+
     @asynccontextmanager
     async def _broker(self) -> AsyncGenerator[Driver]:
         """An open driver; a connection lost there is reported."""
@@ -446,8 +476,14 @@ class Admin:
         check_name("queue", queue)
         for info in await driver.inspect([queue]):
             return info
-        known = [info.name for info in await driver.inspect()]
-        raise UnknownQueue.among(queue, known, operation=operation, broker=driver.traits.name)
+        others = await driver.inspect()
+        raise UnknownQueue.among(
+            queue,
+            [info.name for info in others if not is_private(info.name)],
+            operation=operation,
+            broker=driver.traits.name,
+            partial=lacking(others) is not None,
+        )
 
     async def _peek(
         self, driver: Driver, queue: str, limit: int, *, force: bool = False

@@ -128,3 +128,5 @@ class Overview:
     """Dead letters there are."""
     happenings: tuple[Happening, ...] = ()
     """The last of them, newest first."""
+    lacking: str | None = None
+    """Why there may be queues that are not among these, and what to do about it."""

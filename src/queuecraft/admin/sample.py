@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from queuecraft.drivers.base import QueueInfo
-from queuecraft.model.naming import REPLIES
 from queuecraft.model.presence import Presence
-
-PRIVATE: Final = ("queuecraft.", REPLIES)
-"""What the names of queues begin with that are nobody's but ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +31,8 @@ class Sample:
     """When each process was last heard of, by its id."""
     pauses: Mapping[str, str] = field(default_factory=dict)
     """The queues that somebody has paused, and why."""
+    lacking: str | None = None
+    """Why there may be queues that the broker does not tell of."""
     took: float = 0.0
 
     def silent(self, presence: Presence) -> bool:
@@ -49,15 +46,6 @@ class Sample:
         """
         known = self.heard.get(presence.id)
         return known is not None and self.time - known.time > 2 * presence.every + 0.5
-
-
-def is_private(queue: str) -> bool:
-    """Whether a queue is for us alone, and nobody needs to see it.
-
-    >>> is_private("queuecraft.pauses"), is_private("billing")
-    (True, False)
-    """
-    return queue.startswith(PRIVATE)
 
 
 def heard(

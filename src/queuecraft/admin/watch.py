@@ -17,11 +17,13 @@ from queuecraft.admin.growth import growth, held
 from queuecraft.admin.happenings import Happenings, happenings
 from queuecraft.admin.history import History
 from queuecraft.admin.overview import Overview, QueueRow
+from queuecraft.admin.private import is_private
 from queuecraft.admin.rates import Pace, Who
 from queuecraft.admin.rows import circuit_rows, queue_rows, worker_rows
-from queuecraft.admin.sample import Sample, heard, is_private
+from queuecraft.admin.sample import Sample, heard
 from queuecraft.admin.status import Trends, judged
 from queuecraft.drivers.base import QueueInfo
+from queuecraft.drivers.partial import lacking
 from queuecraft.model.errors import ConfigError, QueueError
 from queuecraft.model.masking import masked
 from queuecraft.model.naming import PAUSES
@@ -159,6 +161,7 @@ class Watch:
             presences=None if presences is None else tuple(presences),
             heard=heard(before, presences or (), at=at, time=time),
             pauses=pauses,
+            lacking=lacking(infos),
             took=took,
         )
 
@@ -246,6 +249,7 @@ class Watch:
             workers=workers,
             circuits=circuits,
             dead=sum(letters.values()),
+            lacking=sample.lacking,
         )
 
     def _judged(self, overview: Overview, sample: Sample, paces: Mapping[Who, Pace]) -> Overview:

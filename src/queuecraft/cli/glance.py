@@ -15,6 +15,7 @@ from queuecraft.admin.overview import Overview, Point, QueueRow, WorkerRow
 from queuecraft.cli.duration import ago, spoken
 from queuecraft.cli.letters import cause
 from queuecraft.cli.output import Cell, table
+from queuecraft.cli.partial import sentence as hint_of
 from queuecraft.observers.log import printable
 
 Sort: TypeAlias = Literal["drain", "name", "ready", "dead", "oldest", "handled"]
@@ -49,7 +50,10 @@ class Glance:
         seen = self.overview
         width, height = options.max_width, options.height or console.height
         reasons = _reasons(seen.reasons, min(REASONS, (height - 6) // 2))
-        parts: list[RenderableType] = [_strip(seen), *reasons, _numbers(seen, width), Text("")]
+        hint = Text("" if seen.lacking is None else printable(hint_of(seen.lacking)), "yellow")
+        wrapped = list(hint.wrap(console, width)) if hint else []
+        above = [_strip(seen), *reasons, *wrapped]
+        parts: list[RenderableType] = [*above, _numbers(seen, width), Text("")]
         room = height - len(parts) - bool(self.footer)
         workers, groups = self._workers(width), self._groups()
         rows = shown(seen.queues, self.sort, self.only)

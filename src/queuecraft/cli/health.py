@@ -8,11 +8,13 @@ from typing import Annotated
 
 import typer
 
+from queuecraft.admin.private import is_private
 from queuecraft.cli.broker import Url, connected, run
 from queuecraft.cli.duration import seconds, spoken
 from queuecraft.cli.exits import ExitCode, sentence
-from queuecraft.cli.output import AsJson, say, say_json, show
+from queuecraft.cli.output import AsJson, note, say, say_json, show
 from queuecraft.drivers.base import QueueInfo
+from queuecraft.drivers.partial import lacking
 from queuecraft.model.errors import ConnectionLost
 
 
@@ -29,8 +31,8 @@ class Limits:
 
     def problems(self, info: QueueInfo) -> list[str]:
         """What is wrong with a queue; what the broker does not tell is no trouble."""
-        if info.name.endswith(".dlq"):
-            return []  # told of the queue it belongs to
+        if info.name.endswith(".dlq") or is_private(info.name):
+            return []  # told of the queue it belongs to; and of ours nothing is to be done
         found: list[str] = []
         if info.dead is not None and info.dead > self.dead:
             found.append(f"{info.dead:,} dead letter{'' if info.dead == 1 else 's'}")
@@ -49,6 +51,8 @@ class Verdict:
     error: str | None = None
     queues: int = 0
     trouble: dict[str, list[str]] = field(default_factory=dict)
+    unjudged: str | None = None
+    """Why there may be queues that nobody has looked at."""
 
     @property
     def code(self) -> ExitCode:
@@ -94,6 +98,7 @@ def health(
                 "trouble": [
                     {"queue": name, "problems": found} for name, found in verdict.trouble.items()
                 ],
+                "unjudged": verdict.unjudged,
             }
         )
     elif not verdict.reached:
@@ -104,6 +109,8 @@ def health(
         say("unhealthy", "bold red")
         rows = [(name, "; ".join(found)) for name, found in verdict.trouble.items()]
         show(("queue", "problem"), rows)
+    if verdict.unjudged is not None and not as_json:
+        note(f"queues that are not known here were not judged: {verdict.unjudged}")
     raise typer.Exit(verdict.code)
 
 
@@ -117,5 +124,8 @@ async def _judge(url: str | None, limits: Limits | None, timeout: float) -> Verd
         return Verdict(False, f"the broker did not answer within {timeout:g} s")
     trouble = {} if limits is None else {info.name: limits.problems(info) for info in infos}
     return Verdict(
-        True, None, len(infos), {name: found for name, found in trouble.items() if found}
+        True,
+        queues=len(infos),
+        trouble={name: found for name, found in trouble.items() if found},
+        unjudged=lacking(infos),
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from queuecraft.cli.duration import spoken
 from queuecraft.cli.output import Cell, on_terminal
 from queuecraft.drivers.base import QueueInfo
+from queuecraft.model.naming import MAX_NAME
 
 COLUMNS = ("queue", "ready", "in flight", "delayed", "dead", "consumers", "oldest")
 
@@ -50,3 +51,17 @@ def is_idle(info: QueueInfo) -> bool:
     """
     held = (info.ready, info.in_flight, info.delayed)
     return info.name.endswith(".dlq") and not any(held)
+
+
+def with_letters(names: Iterable[str]) -> list[str]:
+    """The names, each with that of its dead-letter queue, if there can be one.
+
+    >>> with_letters(["mail", "audit.dlq"])
+    ['mail', 'mail.dlq', 'audit.dlq']
+    """
+    told: list[str] = []
+    for name in names:
+        letters = f"{name}.dlq"
+        fits = name and len(letters.encode()) <= MAX_NAME
+        told += [name, letters] if fits and not name.endswith(".dlq") else [name]
+    return list(dict.fromkeys(told))

@@ -14,9 +14,11 @@ from queuecraft.cli.broker import Url, connected, run
 from queuecraft.cli.completion import queue_names
 from queuecraft.cli.duration import seconds
 from queuecraft.cli.output import AsJson, on_terminal, say, say_json, show
-from queuecraft.cli.queue_rows import COLUMNS, info_fields, is_idle, rows
+from queuecraft.cli.partial import Hint
+from queuecraft.cli.queue_rows import COLUMNS, info_fields, is_idle, rows, with_letters
 from queuecraft.cli.watch import watch as watch_queues
 from queuecraft.drivers.base import QueueInfo
+from queuecraft.drivers.partial import Partial, lacking
 
 SHORTEST = 0.1  # seconds between two looks
 
@@ -53,14 +55,14 @@ def queues(
     whole = every or as_json or not on_terminal()
 
     async def look(qc: QueueCraft) -> list[QueueInfo]:
-        infos = await qc.admin.queues()
-        if names:
-            for name in names:
-                if all(info.name != name for info in infos):
-                    await qc.admin.inspect(name)  # which says what may have been meant
-            wanted = {*names, *(f"{name}.dlq" for name in names)}
-            infos = [info for info in infos if info.name in wanted]
-        return [info for info in infos if whole or info.name in (names or ()) or not is_idle(info)]
+        given = names or ()
+        infos = await qc.admin.queues(*with_letters(given))
+        for name in given:
+            if all(info.name != name for info in infos):
+                await qc.admin.inspect(name)  # which says what may have been meant
+        kept = [info for info in infos if whole or info.name in given or not is_idle(info)]
+        why = lacking(infos)
+        return kept if why is None else Partial(kept, why)
 
     async def work() -> None:
         async with connected(url) as qc:
@@ -81,6 +83,9 @@ def topology(*, url: Url = None, as_json: AsJson = False) -> None:
     async def look() -> dict[str, Any]:
         async with connected(url) as qc:
             told = await qc.admin.topology()
+            if not told.queues:
+                hint = Hint(as_json=as_json)
+                hint.say(lacking(await qc.admin.queues()))
         return {
             "exchanges": [asdict(each) for each in told.exchanges],
             "queues": list(told.queues),
@@ -119,10 +124,11 @@ def topology(*, url: Url = None, as_json: AsJson = False) -> None:
 
 
 def _show(infos: Sequence[QueueInfo], *, as_json: bool) -> None:
+    Hint(as_json=as_json).say(lacking(infos))
     if as_json:
         for info in infos:
             say_json(info_fields(info))
-    elif not infos and on_terminal():
+    elif not infos and on_terminal() and lacking(infos) is None:
         say("There are no queues yet; a worker declares its queue when it starts.", "dim")
     else:
         show(COLUMNS, rows(infos))

@@ -17,6 +17,7 @@ from queuecraft.cli.duration import seconds
 from queuecraft.cli.glance import COLUMNS, SORTS, Glance, Sort, cells, overview_fields, shown
 from queuecraft.cli.keys import pressed
 from queuecraft.cli.output import AsJson, complain, on_terminal, say_json, show, show_rows
+from queuecraft.cli.partial import Hint
 
 SHORTEST = 1.0  # seconds between two looks: the broker is asked no more often
 HINT = "q ends  s sorts by {next}  / filters"
@@ -64,10 +65,12 @@ async def _print(
     watch: Watch, every: float, sort: Sort, only: str, *, once: bool, as_json: bool
 ) -> None:
     """Lines for a program: an overview each, or a line for each queue."""
+    hint = Hint(as_json=as_json)
     if not as_json:
         show(("time", *COLUMNS), [])
     while True:
         seen = await watch.look()
+        hint.say(seen.lacking)
         if as_json:
             say_json(overview_fields(seen))
         else:

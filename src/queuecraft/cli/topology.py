@@ -157,8 +157,7 @@ def delete(queue: QueueName, *, yes: Yes = False, url: Url = None, as_json: AsJs
     async def work() -> QueueInfo | None:
         async with connected(url) as qc:
             await qc.admin.delete(queue)
-            letters = f"{queue}.dlq"
-            return next((each for each in await qc.admin.queues() if each.name == letters), None)
+            return next(iter(await qc.admin.queues(f"{queue}.dlq")), None)
 
     letters = run(work())
     _told(as_json, f"Deleted {queue!r}.", deleted=queue)

@@ -15,8 +15,11 @@ from rich.text import Text
 from queuecraft.cli.exits import sentence
 from queuecraft.cli.health import Limits
 from queuecraft.cli.output import complain, on_terminal, say_json, show, show_rows, table
+from queuecraft.cli.partial import Hint
+from queuecraft.cli.partial import sentence as hint_of
 from queuecraft.cli.queue_rows import COLUMNS, info_fields, rows
 from queuecraft.drivers.base import QueueInfo
+from queuecraft.drivers.partial import lacking
 from queuecraft.model.errors import ConnectionLost
 from queuecraft.observers.log import printable
 
@@ -45,19 +48,21 @@ class Screen:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         height = options.height or console.height
-        room = max(1, height - FRAME)
+        width, why = options.max_width, lacking(self.infos)
+        hints = [] if why is None else [Text(printable(hint_of(why)), "yellow")]
+        room = max(1, height - FRAME - sum(len(each.wrap(console, width)) for each in hints))
         infos = trouble_first(self.infos)
         left = 0
         if len(infos) > room:
             room = max(1, room - 1)
             left = len(infos) - room
         shown = rows(infos[:room])
-        kept = range(len(COLUMNS)) if options.max_width >= WIDE else NARROW
+        kept = range(len(COLUMNS)) if width >= WIDE else NARROW
         drawn = table(
             [COLUMNS[at] for at in kept], [[row[at] for at in kept] for row in shown], one_line=True
         )
         more = [Text(f"+{left:,} more; name those you want", "dim", no_wrap=True)] if left else []
-        yield Group(drawn, *more, self.caption)
+        yield Group(drawn, *more, *hints, self.caption)
 
 
 def trouble_first(infos: Sequence[QueueInfo]) -> list[QueueInfo]:
@@ -72,12 +77,14 @@ def trouble_first(infos: Sequence[QueueInfo]) -> list[QueueInfo]:
 
 
 async def _print(look: Look, every: float, *, as_json: bool) -> None:
+    hint = Hint(as_json=as_json)
     if not as_json:
         show(("time", *COLUMNS), [])
     while True:
         now = datetime.now(UTC)
         try:
             infos = await look()
+            hint.say(lacking(infos))
             if as_json:
                 for info in infos:
                     say_json({**info_fields(info), "at": now})

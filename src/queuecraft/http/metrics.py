@@ -7,6 +7,7 @@ import asyncio
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
+from queuecraft.admin.private import is_private
 from queuecraft.app import QueueCraft
 from queuecraft.http.access import Access
 from queuecraft.http.refusal import refusals
@@ -49,7 +50,8 @@ class MetricPages:
         delayed, _ = await self._room.look()
         try:
             async with asyncio.timeout(PATIENCE):
-                queues = await self._qc.admin.queues()
+                infos = await self._qc.admin.queues()
+            queues = [info for info in infos if not is_private(info.name)]
         except (QueueError, TimeoutError):
             queues = []
         gauges = {} if delayed is None else _gauges(delayed)

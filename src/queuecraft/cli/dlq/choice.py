@@ -16,6 +16,7 @@ from queuecraft.app import QueueCraft
 from queuecraft.cli.broker import connected
 from queuecraft.cli.duration import seconds
 from queuecraft.cli.letters import found
+from queuecraft.cli.queue_rows import with_letters
 from queuecraft.runtime.dead_letters import DeadLetters, Filter
 
 Exact: TypeAlias = Annotated[
@@ -120,7 +121,7 @@ async def _engine(qc: QueueCraft, queue: str, *, exact: bool) -> DeadLetters:
     if exact:
         await qc.admin.inspect(queue)
         return qc.admin.dead_letters_by_name
-    names = [info.name for info in await qc.admin.queues()]
+    names = [info.name for info in await qc.admin.queues(*with_letters([queue]))]
     if queue in names and not queue.endswith(".dlq") and f"{queue}.dlq" not in names:
         raise UnknownQueue(
             f"queue {queue!r} has no dead-letter queue {queue + '.dlq'!r}; if its dead letters "

@@ -13,11 +13,12 @@ from queuecraft.cli.doctor.finding import Finding, failed, ok, skipped, warning
 from queuecraft.cli.exits import sentence
 from queuecraft.cli.health import Limits
 from queuecraft.cli.leftover import advice, removed
+from queuecraft.cli.unreachable import REACH, divided
+from queuecraft.drivers.partial import lacking
 from queuecraft.model.errors import ConnectionLost, QueueError
 from queuecraft.model.policy import NoDeadLetter, NoRetry
 from queuecraft.model.queue import Queue
 
-REACH = "start it, or name another with --url or QUEUECRAFT_URL"
 OURS = ("queuecraft.bench.", "queuecraft.doctor.")
 RIGHTS = "give the user of the URL this right, or another user"
 
@@ -33,8 +34,10 @@ async def broker(qc: QueueCraft, timeout: float, *, writes: bool) -> AsyncGenera
         yield failed("connection", f"the broker did not answer within {timeout:g} s", REACH)
         return
     except QueueError as error:
-        todo = REACH if isinstance(error, ConnectionLost) else "see the message"
-        yield failed("connection", sentence(error), todo)
+        what, todo = sentence(error), "see the message"
+        if isinstance(error, ConnectionLost):
+            what, todo = divided(error)
+        yield failed("connection", what, todo)
         return
     yield ok("connection", f"answered within {_ms(started)}")
     try:
@@ -62,7 +65,12 @@ async def _queues(qc: QueueCraft, timeout: float) -> AsyncGenerator[Finding]:
     except QueueError as error:
         yield warning("queues", sentence(error), RIGHTS)
         return
-    yield ok("queues", f"{len(infos):,}, told within {_ms(started)}")
+    why = lacking(infos)
+    if why is None:
+        yield ok("queues", f"{len(infos):,}, told within {_ms(started)}")
+    else:
+        what, _, todo = why.partition("; ")
+        yield warning("queues", f"not all can be listed: {what}", todo)
     for info in infos:
         if info.name.startswith(OURS):
             left = "left by a command that did not come to its end"

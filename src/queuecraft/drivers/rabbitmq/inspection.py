@@ -17,6 +17,7 @@ from queuecraft.drivers.base import (
     QueueInfo,
     Topology,
 )
+from queuecraft.drivers.partial import Partial
 from queuecraft.drivers.rabbitmq import delays
 from queuecraft.drivers.rabbitmq.arrivals import Arrivals
 from queuecraft.drivers.rabbitmq.census import Counts, census
@@ -38,6 +39,11 @@ from queuecraft.model.queue import EXCHANGE_TYPES
 
 FRESH: Final = 5_000  # queues that are counted by AMQP: what the interface tells is seconds old
 log: Final = logging.getLogger("queuecraft")
+_LACKING: Final = (
+    "RabbitMQ tells which queues it has by its management interface alone ({}); enable its plugin "
+    "(rabbitmq-plugins enable rabbitmq_management) and, if it is not at its usual port, say where "
+    "it is (?management=http://host:15672 in the URL), or name the queues you want"
+)
 
 
 class Inspection:
@@ -58,14 +64,16 @@ class Inspection:
         self._given = given  # in the URL, as against a place where it usually is
         self._proven = given
         self._warned = False
+        self._why = "the URL does not say where that is"  # so that there is no complete list
         self._queues = queues
         self._exchanges = exchanges
         self._listed: Remembered[dict[str, QueueState]] = Remembered()
         self._ways: dict[str, Remembered[Arrivals]] = {}
 
     async def queues(self, names: Sequence[str] | None) -> list[QueueInfo]:
-        """The state of the named queues, or of all."""
+        """The state of the named queues, or of all; without the interface, of those made here."""
         states = await self._states(names)
+        whole = names is not None or states is not None
         if names is None:
             # What was made here is there, though the interface may not have told of it yet.
             listed = dict.fromkeys([*(states or ()), *self._queues])
@@ -94,7 +102,8 @@ class Inspection:
                     rates=None if state is None else state.rates,
                 )
             )
-        return found
+        why = self._why.replace("; ", ", ")  # what to do comes after the only semicolon
+        return found if whole else Partial(found, _LACKING.format(why))
 
     async def topology(self) -> Topology:
         """Exchanges, queues, bindings, consumers."""
@@ -127,9 +136,11 @@ class Inspection:
         if self._management is not None and not self._proven:
             try:
                 self._proven = await self._is_ours(self._management)
+                self._why = f"what answers at {self._management.url} speaks of another broker"
             except QueueError as error:
                 if isinstance(error, ConnectionLost) and self._wire.lost is not None:
                     raise
+                self._why = error.message
             if not self._proven:
                 self._management = None  # asked once
         return self._management
@@ -218,6 +229,7 @@ class Inspection:
         return Topology(tuple(exchanges.values()), tuple(queues), tuple(bindings), tuple(consumers))
 
     def _do_without(self, error: Unanswered) -> None:
+        self._why = error.message
         if self._given and not self._warned:
             self._warned = True
             log.warning("%s; what AMQP alone tells has to do", error.message)
