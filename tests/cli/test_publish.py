@@ -82,6 +82,16 @@ def test_an_event_that_nearly_exists_is_suggested(bound: Shell) -> None:
     assert "did you mean" not in bound("publish", "nothing.like.it", "1").stderr
 
 
+def test_an_event_nobody_has_is_given_a_queue_by_what_the_error_says(bound: Shell) -> None:
+    refused = bound("publish", "user.left", "1")
+    assert refused.exit_code == 1
+    assert "make a queue for it (queuecraft declare QUEUE user.left)" in refused.stderr
+    assert "give it to one that exists (queuecraft bind QUEUE user.left)" in refused.stderr
+    bound.ok("declare", "audit", "user.left")
+    bound.ok("publish", "user.left", "1")
+    assert bound.payloads("audit") == [1]
+
+
 def test_a_payload_is_read_from_a_file_or_from_standard_input(bound: Shell, tmp_path: Path) -> None:
     (tmp_path / "order.json").write_text('{"from": "file"}\n')
     bound.ok("publish", "order.placed", f"@{tmp_path / 'order.json'}")

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from queuecraft.app import QueueCraft
-from queuecraft.cli.broker import Url, craft, run
+from queuecraft.cli.broker import Url, craft, entered, run
 from queuecraft.cli.duration import seconds
 from queuecraft.cli.leftover import advice, removed
 from queuecraft.cli.output import AsJson, note, on_terminal, say, say_json, show
@@ -138,7 +138,7 @@ class Bench:
     async def ready(self) -> AsyncGenerator[Worker]:
         """The queue is there, and its worker is made; in the end nothing of it is left, or it is
         said."""
-        async with self._qc as qc:
+        async with entered(self._qc) as qc:
             await qc.admin.declare(self.queue, dead_letters=False)
             worker = qc.worker(
                 self.queue,

@@ -6,12 +6,13 @@ import asyncio
 import signal
 import threading
 from collections.abc import AsyncGenerator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
 from queuecraft.app import QueueCraft
+from queuecraft.cli.unreachable import unreachable
 from queuecraft.config.options import Options
 from queuecraft.drivers.local import path_of
 from queuecraft.model.errors import ConfigError, ConnectionLost
@@ -52,13 +53,27 @@ def craft(url: str | None, *, creates: bool = False) -> QueueCraft:
 @asynccontextmanager
 async def connected(url: str | None, *, creates: bool = False) -> AsyncGenerator[QueueCraft]:
     """A QueueCraft that is connected while the block runs."""
-    async with craft(url, creates=creates) as qc:
+    async with entered(craft(url, creates=creates)) as qc:
+        yield qc
+
+
+@asynccontextmanager
+async def entered(qc: QueueCraft) -> AsyncGenerator[QueueCraft]:
+    """The same for one that is there already. A broker that cannot be used is named."""
+    url = qc.settings.url
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(qc)
+        except ConnectionLost as error:
+            if _is_local(url):
+                raise
+            raise unreachable(url, error) from error
         yield qc
 
 
 def check_place(url: str, *, creates: bool) -> None:
     """Refuse what a command could only find empty: a queue in memory, a file not there yet."""
-    if url.partition("://")[0].lower() != "local":
+    if not _is_local(url):
         return
     path = path_of(url)
     if path is None:
@@ -78,3 +93,7 @@ def check_place(url: str, *, creates: bool) -> None:
             "your app uses another path",
             broker="local",
         )
+
+
+def _is_local(url: str) -> bool:
+    return url.partition("://")[0].lower() == "local"

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from queuecraft.cli.broker import Url, connected, craft, run
+from queuecraft.cli.broker import Url, connected, craft, entered, run
 from queuecraft.cli.command import Command, Group
 from queuecraft.cli.completion import queue_names
 from queuecraft.cli.duration import seconds, spoken
@@ -86,7 +86,7 @@ def add(
     value = read(payload, qc.settings.max_message_bytes)
 
     async def work() -> str:
-        async with qc:
+        async with entered(qc):
             if queue is not None:
                 await qc.admin.inspect(queue)  # which says what may have been meant
             return await qc.delayed.add(

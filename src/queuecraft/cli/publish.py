@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Annotated
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 
 from queuecraft.app import QueueCraft
-from queuecraft.cli.broker import Url, craft, run
+from queuecraft.cli.broker import Url, craft, entered, run
 from queuecraft.cli.completion import queue_names
 from queuecraft.cli.duration import seconds
 from queuecraft.cli.exits import ExitCode
@@ -117,7 +118,7 @@ def publish(
     value = None if by_line else read(payload, limit)
 
     async def work() -> None:
-        async with qc:
+        async with entered(qc):
             if queue is not None:
                 await qc.admin.inspect(queue)  # which says what may have been meant
             target = Target(qc, event, queue, options)
@@ -176,8 +177,12 @@ class Target:
         """The same in the words of the command line, with the event that may have been meant."""
         bindings = (await self._qc.admin.topology()).bindings
         patterns = {binding.pattern for binding, _ in bindings}
+        event = shlex.quote(self._event or "EVENT")
         near = get_close_matches(self._event or "", patterns, 1, cutoff=0.75)
-        hint = "start its worker, bind a queue with queuecraft bind, or say --drop"
+        hint = (
+            f"start its worker, make a queue for it (queuecraft declare QUEUE {event}), give it to "
+            f"one that exists (queuecraft bind QUEUE {event}), or say --drop"
+        )
         if near:
             hint = f"did you mean {near[0]!r}? If not, {hint}"
         return Unroutable(

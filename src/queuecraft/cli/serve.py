@@ -21,7 +21,7 @@ from rich.text import Text
 
 from queuecraft import __version__
 from queuecraft.app import QueueCraft
-from queuecraft.cli.broker import Url, craft
+from queuecraft.cli.broker import Url, craft, entered
 from queuecraft.cli.output import complain
 from queuecraft.cli.processes.application import ApplicationError, Reference, loaded
 from queuecraft.cli.processes.life import CLEAN, FAILED, MISTAKEN
@@ -209,7 +209,7 @@ async def _life(
     announce: Callable[[], None],
 ) -> int:
     stop.begin(qc.settings.shutdown_timeout)
-    async with qc, _delivering(qc):
+    async with entered(qc), _delivering(qc):
         announce()
         serving = asyncio.ensure_future(server.serve_on(listening))
         asked = asyncio.ensure_future(stop.asked.wait())

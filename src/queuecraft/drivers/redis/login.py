@@ -14,6 +14,7 @@ from queuecraft.model.credentials import Credentials
 from queuecraft.model.errors import ConfigError
 
 MOVES: Final = 3  # times a cluster may send us elsewhere
+_GIVE: Final = "give the right one in the URL, as redis://:password@host, or by `credentials`"
 
 
 async def log_in(
@@ -146,7 +147,7 @@ async def _master(address: Address, credentials: Credentials | None) -> Address:
             failures.append(f"{_where(place)} knows no master {address.master!r}")
             continue
         return address.at(_text(answer[0]), int(answer[1]))
-    told = "; ".join(failures)
+    told = ", ".join(failures)
     raise ConnectionLost(
         f"no sentinel says where the master {address.master!r} is: {told}", broker="redis"
     )
@@ -182,13 +183,14 @@ def _entry(
 ) -> ConnectionLost | ConfigError:
     user = None if credentials is None else credentials.username
     if error.code == "NOAUTH":
-        return _refused(address, "the server wants a password; put it in the URL")
+        return _refused(address, f"the server wants a password, and none was given; {_GIVE}")
     if command == "AUTH":
         if "without any password" in error.message:
             text = "a password was given, and the server has none; leave it out, or set one there"
         else:
             who = "the password is wrong" if user is None else f"user {user!r} or the password"
             text = who if user is None else f"{who} is wrong, or the user is disabled"
+            text = f"{text}; {_GIVE}"
         return _refused(address, text)
     if command == "SELECT":
         return ConfigError(f"database {address.database}: {error.message}", broker="redis")
