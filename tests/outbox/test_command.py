@@ -102,7 +102,20 @@ def test_mistakes_are_told_without_the_password(shell: Shell) -> None:
     code, text = fails("status", "--database", "mysql://shop:s3cret@db/shop")
     assert code == 2
     code, text = fails("status", "--database", f"sqlite:///{shell.folder}/nowhere.db")
-    assert code == 1
-    assert "No such file" in text
+    assert code == 2
+    assert f"there is no database '{shell.folder}/nowhere.db'; an outbox is kept in" in text
     code, text = fails("status", "--database", "postgresql://shop:s3cret@127.0.0.1:1/shop")
     assert code == 1
+
+
+@pytest.mark.parametrize("command", [("relay", "--once"), ("create",), ("status",)])
+@pytest.mark.parametrize("place", ["nowhere.db", "gone/shop.db"])
+def test_a_missing_database_is_told_with_advice_that_helps(
+    shell: Shell, command: tuple[str, ...], place: str
+) -> None:
+    result = shell("outbox", *command, "--database", f"sqlite:///{shell.folder}/{place}")
+    assert result.exit_code == 2
+    assert f"there is no database '{shell.folder}/{place}'" in result.stderr
+    assert "name that, or start the application first if it makes the file" in result.stderr
+    assert "outbox create" not in result.stderr  # which cannot help
+    assert not (shell.folder / place).exists()

@@ -466,8 +466,10 @@ async def test_missing_tables_are_told_at_once(qc: QueueCraft, database: str) ->
 async def test_a_wrong_database_is_told_at_once(qc: QueueCraft, tmp_path: Any) -> None:
     with pytest.raises(ConfigError, match="postgresql://host/shop"):
         await outbox.relay(qc, "mysql://user:s3cret@host/shop")
-    with pytest.raises(QueueError, match=r"cannot be read.*No such file"):
+    with pytest.raises(ConfigError, match=r"no database '.*/nowhere.db'; an outbox is kept in"):
         await outbox.relay(qc, f"sqlite:///{tmp_path}/nowhere.db")
+    with pytest.raises(ConfigError, match=r"no database '.*/gone/shop.db', nor its folder"):
+        await outbox.relay(qc, f"sqlite:///{tmp_path}/gone/shop.db")
     with pytest.raises(ConfigError, match="in memory"):
         await outbox.relay(qc, "sqlite://")
     with pytest.raises(ConfigError, match="a function"):

@@ -22,7 +22,7 @@ from queuecraft.cli.processes.stop import Stop
 from queuecraft.clock import Clock
 from queuecraft.model.errors import ConfigError, QueueError
 from queuecraft.outbox import Outbox
-from queuecraft.outbox.database import Database
+from queuecraft.outbox.database import Database, MissingFile
 from queuecraft.outbox.executor import Executor
 from queuecraft.outbox.relay import first_line
 from queuecraft.outbox.table import NAME, OutboxTable
@@ -199,6 +199,8 @@ def _work(place: str, work: Callable[[Executor], R]) -> R:
             return await database.run(work)
         except QueueError:
             raise
+        except MissingFile as error:
+            raise ConfigError(str(error), operation="outbox") from None
         except Exception as error:
             raise QueueError(f"the database failed: {first_line(error)}") from error
         finally:

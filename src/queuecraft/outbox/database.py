@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -160,10 +161,31 @@ def _connecting(url: str) -> Callable[[], Any]:
     raise _no_database()
 
 
+class MissingFile(Exception):
+    """The file of a database is not there; says where it was looked for, and what to do."""
+
+    @classmethod
+    def at(cls, path: Path) -> MissingFile:
+        """The error for a path.
+
+        >>> str(MissingFile.at(Path("/nowhere/shop.db")))
+        "there is no database '/nowhere/shop.db', nor its folder; an outbox is kept in the ..."
+        """
+        place = path.absolute()  # so that a person sees where it was looked for
+        nor = "" if place.parent.is_dir() else ", nor its folder"
+        return cls(
+            f"there is no database {str(place)!r}{nor}; an outbox is kept in the database of your "
+            "application: name that, or start the application first if it makes the file"
+        )
+
+
 def _existing(path: str) -> sqlite3.Connection:
     """A file that is not there is a mistake in the path: it would be made, and stay empty."""
-    with open(path, "rb"):
-        pass
+    try:
+        with open(path, "rb"):
+            pass
+    except (FileNotFoundError, NotADirectoryError):
+        raise MissingFile.at(Path(path)) from None
     return sqlite3.connect(path, timeout=TIMEOUT)
 
 

@@ -21,7 +21,7 @@ from queuecraft.model.errors import (
 from queuecraft.model.policy import NoRetry, Retry
 from queuecraft.model.queue import Exchange
 from queuecraft.observers.log import printable
-from queuecraft.outbox.database import Database
+from queuecraft.outbox.database import Database, MissingFile
 from queuecraft.outbox.executor import Executor
 from queuecraft.outbox.lease import Lease
 from queuecraft.outbox.row import Row
@@ -116,6 +116,8 @@ class Relay:
             await self._database.run(lambda on: self._table.read(on, 1))
         except QueueError:
             raise
+        except MissingFile as error:  # which `queuecraft outbox create` would not make either
+            raise ConfigError(str(error), operation="outbox") from None
         except Exception as error:
             raise QueueError(
                 f"the outbox {self._table.name!r} cannot be read: {first_line(error)}; its "

@@ -64,6 +64,10 @@ def test_triage_says_what_to_do_next(shell: Shell) -> None:
     header, first, _ = shell.ok("lake", "triage", "lake", "--no-ingest").splitlines()
     assert header.split("\t")[:3] == ["group", "count", "recovered"]
     assert first.split("\t")[6] == "KeyError: 'id'"
+    none = shell.ok("lake", "triage", "lake", "--no-ingest", "--queue", "mail")
+    assert none == "There are no dead letters in the lake (queue mail).\n"
+    later = shell.ok("lake", "triage", "lake", "--no-ingest", "--since", "2040-01-01T00:00:00Z")
+    assert later == "There are no dead letters in the lake (since 2040-01-01 00:00 UTC).\n"
 
 
 @pytest.mark.faults  # for the time it takes

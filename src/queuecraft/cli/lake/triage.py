@@ -61,7 +61,8 @@ def triage(
         for each in found.troubles:
             say_json(_fields(each, path))
     elif not found.troubles:
-        say(f"No dead letters: {scope}.", "dim")
+        within = f" ({scope})" if scope.parts else ""
+        say(f"There are no dead letters in the lake{within}.", "dim")
     elif on_terminal():
         for each in found.troubles:
             _tell(each, path)
