@@ -276,9 +276,11 @@ def test_the_time_of_a_log_line_is_that_of_the_machine(tmp_path: Path) -> None:
 
 
 def test_the_guide_runs_as_it_is_written(tmp_path: Path) -> None:
-    guide = (Path(__file__).parents[2] / "docs" / "running.md").read_text(encoding="utf-8")
+    docs = Path(__file__).parents[2] / "docs"
+    guide = (docs / "running.md").read_text(encoding="utf-8")
+    unit = (docs / "deployment" / "queuecraft.service").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
-    (command,) = re.findall(r"ExecStart=\S+/queuecraft (.*)", guide)
+    (command,) = re.findall(r"ExecStart=\S+/queuecraft (.*)", unit)
     application(tmp_path, code)
     url = f"local://{tmp_path}/queue.db"
     arguments = command.replace("8080", "0").split()
