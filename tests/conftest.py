@@ -41,6 +41,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Where processes share the tests, those of a file stay together, and all that need Spark are
     for the one that begins with them: it takes long to start, and longer to warm up."""
@@ -48,6 +49,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             item.add_marker(pytest.mark.xdist_group(_group(item)))
         items.sort(key=lambda item: _group(item) != "spark")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """A pytest whose tests xdist cannot group would be slow, and say nothing."""
+    if getattr(session.config.option, "loadgroup", False) and session.items:
+        assert "@" in session.items[0].nodeid, "xdist has grouped nothing; see pyproject.toml"
 
 
 def _group(item: pytest.Item) -> str:
