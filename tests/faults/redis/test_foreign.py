@@ -82,4 +82,6 @@ async def test_whatever_strangers_put_there_is_handled_or_kept_and_the_worker_go
 
     assert len(seen.messages) + len(kept) == len(put) + 1
     assert (left.ready, left.in_flight, left.delayed) == (0, 0, 0)
-    assert {each.reason for each in kept} <= {"invalid-payload", "crash-loop", "no-handler"}
+    # What was made of a message of ours by chance may say anything, that it is over as well.
+    reasons = {"invalid-payload", "crash-loop", "no-handler", "expired"}
+    assert {each.reason for each in kept} <= reasons
