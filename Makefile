@@ -30,7 +30,8 @@ else
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
-WORKERS ?= 2  # processes that share the tests; each has its own brokers
+WORKERS ?= 3  # processes that share the tests, which wait more than they compute; each has its brokers
+SHARED := --dist loadgroup --no-loadscope-reorder  # as tests/conftest.py groups and orders them
 
 CHECKED := $(wildcard src tests benchmarks examples)
 
@@ -44,12 +45,12 @@ demo: $(DEV) ## watch a small shop: orders, retries, dead letters, a redrive (SE
 
 test: check ## check, then every test and doctest
 	$(BIN)/python -m tests.brokers install
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(WORKERS) $(SHARED)
 
 coverage: $(DEV) ## the same tests, and which lines they reach: 90 % at least
 	$(BIN)/python -m tests.brokers install
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/coverage run -m pytest -n $(WORKERS) $(SHARED)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

@@ -44,11 +44,12 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Where processes share the tests, those of a file stay together, and all that need Spark are
-    for the one that begins with them: it takes long to start, and longer to warm up."""
+    for one process: it takes long to start, and longer to warm up. What takes longest begins, so
+    that nobody has to wait for it in the end."""
     if hasattr(config, "workerinput"):
         for item in items:
             item.add_marker(pytest.mark.xdist_group(_group(item)))
-        items.sort(key=lambda item: _group(item) != "spark")
+        items.sort(key=lambda item: (_group(item) != "spark", "soak" not in item.nodeid))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
