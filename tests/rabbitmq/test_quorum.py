@@ -77,6 +77,32 @@ async def test_a_worker_is_paused_and_resumed_while_a_handler_runs_on(rabbitmq_u
     assert not lost
 
 
+@pytest.mark.parametrize("kind", ["quorum", "classic"])
+async def test_what_has_come_and_was_not_asked_for_goes_back_as_well(
+    rabbitmq_url: str, kind: str
+) -> None:
+    """A worker that is paused would keep it from all others."""
+    billing = Queue("billing", arguments={"x-queue-type": kind})
+    (driver,) = drivers(Target(rabbitmq_url))
+    await driver.open()
+    try:
+        await driver.declare(billing)
+        await driver.send([Outgoing(b"", f"m-{n}", queue="billing") for n in range(6)])
+        subscription = await driver.subscribe(billing, prefetch=6)
+        await until(lambda: driver.count("billing"), lambda left: left == 0)
+        held, given = await subscription.receive(2, 5)
+        await subscription.release([given])
+        await until(lambda: driver.count("billing"), lambda left: left == 5)
+        again: list[Delivery] = []
+        while len(again) < 5:
+            again += await subscription.receive(6, 5)
+        assert [each.sent.id for each in again] == [f"m-{n}" for n in range(1, 6)]
+        assert await subscription.ack([held, *again]) == []
+        await subscription.close()
+    finally:
+        await driver.close()
+
+
 async def test_messages_that_outlived_workers_are_retried_without_losing_the_connection(
     rabbitmq_url: str,
 ) -> None:

@@ -181,17 +181,20 @@ class RabbitSubscription(Subscription):
     async def _give_up(self, released: Sequence[Delivery]) -> None:
         """Give back. The broker would give it to us again at once: so this ends the consumer until
         the next `receive`, except where another may not begin before this one has ended."""
-        if not self.queue.single_active:
-            await self._channel.stop()
-        if self.queue.single_active or not any(each.redeliveries for each in self._held):
-            await self._return([_sent(each) for each in released])
+        rest = [_sent(each) for each in released]
+        if self.queue.single_active:
+            await self._return(rest)
             return
-        # What is still held may kill us, as it may have killed others: nothing is to die with it.
-        rest = [_sent(each) for each in (*released, *self._ready)]
+        await self._channel.stop()
+        # What has come since is behind it in the queue, and nobody may ask for it for long.
+        rest += [_sent(each) for each in self._ready]
         for delivery in self._ready:
             del self._held[delivery]
         self._ready.clear()
-        await self._return_anew([*rest, *self._arrived()])
+        rest += self._arrived()
+        # What is still held may kill us, as it may have killed others: nothing is to die with it.
+        dangerous = any(each.redeliveries for each in self._held)
+        await (self._return_anew(rest) if dangerous else self._return(rest))
 
     def _arrived(self) -> list[_Sent]:
         """Take what has come and was not handed over."""
