@@ -91,8 +91,8 @@ async def test_what_a_queue_expires_by_itself_tells_the_same_story(rabbitmq_url:
         assert (letter.reason, letter.key, letter.failures) == ("expired", "ada", 0)
         assert letter.failed_at is not None
         assert letter.headers == {"shop": "eu"}
-        await qc.dead_letters.redrive("billing")
-        async with running(worker):
+        async with running(worker):  # first: what is sent back has 0.2 seconds to live
+            await qc.dead_letters.redrive("billing")
             await seen.wait_for(billing=2)
     assert seen.ids("billing")[1] == id
     assert seen.attempts("billing") == [1, 1]
