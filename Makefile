@@ -33,6 +33,8 @@ endif
 WORKERS ?= 3  # processes that share the tests, which wait more than they compute; each has its brokers
 SHARED := --dist loadgroup --no-loadscope-reorder  # as tests/conftest.py groups and orders them
 
+test coverage: export QUEUECRAFT_BROKER_ROOM ?= $(wildcard /dev/shm)
+
 CHECKED := $(wildcard src tests benchmarks examples)
 
 .PHONY: help demo test coverage check bench faults soak docs lock clean .mypy .basedpyright .layers

@@ -6,7 +6,6 @@ import shutil
 import signal
 import socket
 import struct
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,6 +16,7 @@ from tests.brokers.certificates import Certificates
 from tests.brokers.distribution import CREDENTIALS, Distribution
 from tests.brokers.port import Port
 from tests.brokers.process import Process, ProcessFailed, usual_environment
+from tests.brokers.room import room
 
 PATIENCE = 50.0  # a start takes two seconds, after a kill four; a busy machine may need some more
 MISNAMED = "127.0.0.2"  # loopback as well, but not in the certificate
@@ -178,7 +178,7 @@ class Kraft:
 
     def _prepare(self, distribution: Distribution) -> None:
         self._ports = {name: Port() for name in _LISTENERS}
-        self._folder = Path(tempfile.mkdtemp(prefix="queuecraft-kafka-")).resolve()
+        self._folder = room("kafka")
         Certificates.make(self.folder / "certificates")
         shutil.copytree(distribution.data, self.folder / "data")
         self._configure()

@@ -7,7 +7,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +16,7 @@ from tests.brokers.certificates import Certificates
 from tests.brokers.installation import EPMD, RABBITMQ, RABBITMQ_SERVER, ensure
 from tests.brokers.port import Port
 from tests.brokers.process import Process, ProcessFailed, usual_environment
+from tests.brokers.room import room
 
 PATIENCE = 50.0  # a start takes about five seconds; a busy machine may need some more
 MISNAMED = "127.0.0.2"  # loopback as well, but not in the certificate
@@ -176,7 +176,7 @@ class Node:
         self._ports = {
             name: Port() for name in ("amqp", "amqps", "management", "distribution", "epmd")
         }
-        self._folder = Path(tempfile.mkdtemp(prefix="queuecraft-rabbitmq-")).resolve()
+        self._folder = room("rabbitmq")
         Certificates.make(self.folder / "certificates")
         settings = _SETTINGS.format(
             **{name: port.number for name, port in self._ports.items()},

@@ -8,7 +8,6 @@ import secrets
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ import psycopg
 from tests.brokers.installation import Program, Unavailable, ensure
 from tests.brokers.port import Port
 from tests.brokers.process import Process, ProcessFailed, usual_environment
+from tests.brokers.room import room
 
 VARIABLE = "QUEUECRAFT_TEST_POSTGRES"
 PATIENCE = 30.0
@@ -126,7 +126,7 @@ class Postgres:
 
     def _prepare(self) -> None:
         self._port = Port()
-        self._folder = Path(tempfile.mkdtemp(prefix="queuecraft-postgres-")).resolve()
+        self._folder = room("postgres")
         before = _unprivileged(self._folder)
         server, initdb = (program.find() for program in POSTGRES)
         assert server is not None

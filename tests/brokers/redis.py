@@ -7,7 +7,6 @@ import secrets
 import shutil
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
@@ -23,6 +22,7 @@ from tests.brokers.certificates import Certificates
 from tests.brokers.installation import REDIS, REDIS_SERVER, ensure
 from tests.brokers.port import Port
 from tests.brokers.process import Process, ProcessFailed, usual_environment
+from tests.brokers.room import room
 
 VARIABLE = "QUEUECRAFT_TEST_REDIS"
 PATIENCE = 20.0
@@ -156,7 +156,7 @@ class Server:
 
     def _prepare(self) -> None:
         self._ports = {name: Port() for name in ("redis", *(("tls",) if self._tls else ()))}
-        self._folder = Path(tempfile.mkdtemp(prefix="queuecraft-redis-")).resolve()
+        self._folder = room("redis")
         settings = {
             "bind": f"127.0.0.1 {MISNAMED}",
             "port": str(self.port()),
