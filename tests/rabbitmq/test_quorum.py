@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from queuecraft import Queue, QueueCraft
-from queuecraft.drivers.base import Delivery, Outgoing
+from queuecraft.drivers.base import Delivery, Driver, Outgoing, Subscription
 from queuecraft.drivers.rabbitmq import drivers
 from queuecraft.drivers.target import Target
 from queuecraft.facts import Disconnected
@@ -22,13 +24,7 @@ SUSPECT = 3  # redeliveries after which a message is handled alone
 async def test_a_consumer_that_has_given_back_receives_again_while_it_holds_another(
     rabbitmq_url: str, kind: str
 ) -> None:
-    billing = Queue("billing", arguments={"x-queue-type": kind})
-    (driver,) = drivers(Target(rabbitmq_url))
-    await driver.open()
-    try:
-        await driver.declare(billing)
-        await driver.send([Outgoing(b"", f"m-{n}", queue="billing") for n in range(6)])
-        subscription = await driver.subscribe(billing, prefetch=6)
+    async with six_messages(rabbitmq_url, kind) as (driver, subscription):
         taken: list[Delivery] = []
         while len(taken) < 6:
             taken += await subscription.receive(6, 5)
@@ -42,8 +38,6 @@ async def test_a_consumer_that_has_given_back_receives_again_while_it_holds_anot
         assert await subscription.ack([held, *rest]) == []
         await subscription.close()
         assert await until(lambda: driver.count("billing"), lambda left: left == 0) == 0
-    finally:
-        await driver.close()
 
 
 async def test_a_worker_is_paused_and_resumed_while_a_handler_runs_on(rabbitmq_url: str) -> None:
@@ -82,13 +76,7 @@ async def test_what_has_come_and_was_not_asked_for_goes_back_as_well(
     rabbitmq_url: str, kind: str
 ) -> None:
     """A worker that is paused would keep it from all others."""
-    billing = Queue("billing", arguments={"x-queue-type": kind})
-    (driver,) = drivers(Target(rabbitmq_url))
-    await driver.open()
-    try:
-        await driver.declare(billing)
-        await driver.send([Outgoing(b"", f"m-{n}", queue="billing") for n in range(6)])
-        subscription = await driver.subscribe(billing, prefetch=6)
+    async with six_messages(rabbitmq_url, kind) as (driver, subscription):
         await until(lambda: driver.count("billing"), lambda left: left == 0)
         held, given = await subscription.receive(2, 5)
         await subscription.release([given])
@@ -99,8 +87,6 @@ async def test_what_has_come_and_was_not_asked_for_goes_back_as_well(
         assert [each.sent.id for each in again] == [f"m-{n}" for n in range(1, 6)]
         assert await subscription.ack([held, *again]) == []
         await subscription.close()
-    finally:
-        await driver.close()
 
 
 async def test_messages_that_outlived_workers_are_retried_without_losing_the_connection(
@@ -123,6 +109,20 @@ async def test_messages_that_outlived_workers_are_retried_without_losing_the_con
             await until_ready(qc, "billing", 0)
     assert [each.error for each in lost] == []
     seen.check(by=["billing"])
+
+
+@asynccontextmanager
+async def six_messages(url: str, kind: str) -> AsyncGenerator[tuple[Driver, Subscription]]:
+    """A queue of that kind with as many, and a consumer that may hold all of them."""
+    billing = Queue("billing", arguments={"x-queue-type": kind})
+    (driver,) = drivers(Target(url))
+    await driver.open()
+    try:
+        await driver.declare(billing)
+        await driver.send([Outgoing(b"", f"m-{n}", queue="billing") for n in range(6)])
+        yield driver, await driver.subscribe(billing, prefetch=6)
+    finally:
+        await driver.close()
 
 
 async def hold_and_die(url: str, queue: str, count: int) -> None:
