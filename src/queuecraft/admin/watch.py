@@ -43,7 +43,7 @@ LONGEST_WINDOW = 120.0
 MINUTE = 60.0  # over which durations are taken
 STEP = 10.0  # from one of the counts that are kept for it to the next
 PAUSES_AGAIN = 10.0  # seconds until it is asked again which queues are paused, if nothing changed
-FIRST_GROUPS = 1.0  # seconds the first look waits for what failed alike
+FIRST_LOOK = 0.5  # seconds in which it waits for what failed alike: somebody waits for it
 
 log = logging.getLogger("queuecraft")
 
@@ -180,6 +180,7 @@ class Watch:
     # -- telling -------------------------------------------------------------------------------
 
     async def _look(self, *, groups: bool) -> Overview:
+        began = self._engine.clock.monotonic()
         answer = await self._answer()
         first = self._last is None
         if isinstance(answer, str):
@@ -190,7 +191,8 @@ class Watch:
             if groups:
                 underway = self._groups.start(self._engine.clock.monotonic)
                 if first and underway is not None:
-                    await asyncio.wait([underway], timeout=FIRST_GROUPS)
+                    left = began + FIRST_LOOK - self._engine.clock.monotonic()
+                    await asyncio.wait([underway], timeout=max(0.0, left))
             overview = self._judged(overview, answer, paces)
         last = self._last
         if last is not None:

@@ -36,6 +36,7 @@ class Lookout:
         self._hurry = asyncio.Event()
         self._seen = asyncio.Condition()
         self._number = 0
+        self._seen_at = float("-inf")
         self._listeners: list[Callable[[], object]] = []
         # Mounted in somebody's app, this is all that tells of the end.
         qc.observe(Shutdown, lambda _: self.stop())
@@ -57,9 +58,9 @@ class Lookout:
             await asyncio.wait({self._task})
 
     async def overview(self) -> Overview:
-        """What was seen last. The first who asks waits for it, and one who comes after a pause
-        for a fresh one, if it does not take long."""
-        patience = PATIENCE if self.last is None else WAITED if self._age() > ASKED else 0.0
+        """What was seen last. The first who asks waits for it, and one who comes after a pause,
+        when it is old, for a fresh one, if it does not take long."""
+        patience = PATIENCE if self.last is None else WAITED if self._is_stale() else 0.0
         self.ask()
         if patience:
             with contextlib.suppress(TimeoutError):
@@ -98,6 +99,11 @@ class Lookout:
     def _age(self) -> float:
         return asyncio.get_running_loop().time() - self._asked
 
+    def _is_stale(self) -> bool:
+        """Nobody has asked for a while. While somebody does, it is as fresh as it can be."""
+        seen = asyncio.get_running_loop().time() - self._seen_at
+        return self._age() > ASKED and seen > OFTEN
+
     async def _next(self) -> None:
         number = self._number
         async with self._seen:
@@ -115,6 +121,7 @@ class Lookout:
                 else:
                     self.past.note(self.last)
                     self._number += 1
+                    self._seen_at = asyncio.get_running_loop().time()
                     async with self._seen:
                         self._seen.notify_all()
                     self.tell()

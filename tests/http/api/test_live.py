@@ -111,6 +111,19 @@ async def test_however_many_ask_it_looks_once_and_seldom_when_nobody_does(
         await post.close()
 
 
+async def test_who_comes_just_after_a_look_does_not_wait_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("SOONEST", "SELDOM", "WAITED"):
+        monkeypatch.setattr(lookout, name, 3600.0)
+    async with QueueCraft() as qc:
+        post = Lookout(qc)
+        post.start()  # as the service does, before anybody asks
+        await eventually(lambda: post.last is not None)
+        assert await post.overview() is post.last
+        await post.close()
+
+
 async def test_mounted_it_ends_with_its_queuecraft() -> None:
     qc = QueueCraft()
     async with qc:
