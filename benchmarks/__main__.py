@@ -217,6 +217,9 @@ def main(
     again: Annotated[
         Path | None, typer.Option(help="Measure nothing: make the page from this file.")
     ] = None,
+    renew: Annotated[
+        Path | None, typer.Option(help="Put the tables into this file's, and make the page anew.")
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Exit with 1 if a claim misses or was not measured.")
     ] = False,
@@ -293,9 +296,12 @@ def main(
         ],
     )
     whole = not group and not contender
+    if renew is not None:
+        run = Run.read(renew).renewed(run)
+        run.save(renew)
     if json or whole:
         run.save(json or RESULTS)
-    if docs or whole:
+    if docs or whole or renew:
         told = page.write(run, docs or Path("docs"))
         typer.echo(f"written: {told[0]} and {len(told) - 1} plots")
     if check and not all(verdict.holds for each in outcomes for verdict in each.verdicts):

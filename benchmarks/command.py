@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-ELSEWHERE = ("--json", "--docs")
+ELSEWHERE = ("--json", "--docs", "--renew")
 
 
 def shown(arguments: Sequence[str]) -> list[str]:

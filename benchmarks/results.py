@@ -87,6 +87,23 @@ class Run(msgspec.Struct, kw_only=True):
     sections: list[Section]
     claims: list[Claim] = []
 
+    def renewed(self, later: Run) -> Run:
+        """The same, with the tables and claims that were measured again; each says so."""
+        apart = f"Measured after the others, in a run of its own ({later.at}): `{later.command}`."
+        new = {(each.broker, each.name): each for each in later.sections}
+        sections: list[Section] = []
+        for each in self.sections:
+            found = new.pop((each.broker, each.name), None)
+            if found is not None:
+                each = msgspec.structs.replace(found, note=f"{found.note} {apart}".strip())
+            sections.append(each)
+        if new:
+            names = ", ".join(f"{broker}: {name}" for broker, name in new)
+            raise ValueError(f"there is nothing to renew of {names}")
+        groups = {each.group for each in later.claims}
+        kept = [each for each in self.claims if each.group not in groups]
+        return msgspec.structs.replace(self, sections=sections, claims=[*kept, *later.claims])
+
     def save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")

@@ -138,6 +138,18 @@ def test_a_run_can_be_read_again(tmp_path):
     assert Run.read(tmp_path / "run.json") == found
 
 
+def test_tables_that_were_measured_again_take_their_places_and_say_so():
+    first = run(section(row(OURS, 100)), section(row(OURS, 7), name="consume"))
+    again = run(section(row(OURS, 200), note="Twice."))
+    renewed = first.renewed(again)
+    assert [each.rows[0].figures for each in renewed.sections] == [[200], [7]]
+    assert renewed.sections[0].note.startswith("Twice. Measured after the others, in a run of its")
+    assert renewed.sections[1].note == ""
+    assert len(renewed.claims) == 1
+    with pytest.raises(ValueError, match="nothing to renew of file: latency"):
+        first.renewed(run(section(name="latency")))
+
+
 def test_the_command_on_the_page_leaves_out_where_its_results_went():
     told = shown(["--quick", "--json", "/tmp/a.json", "--docs=/tmp/docs", "--rounds", "2"])
 
