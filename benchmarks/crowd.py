@@ -75,7 +75,7 @@ def crowd(broker: Broker, file: Path | None = None) -> Generator[Crowd]:
 
                 yield Crowd(f"{url}&mode={mode}", redis.pid if redis.private else None, answered)
         case "kafka":
-            with Kafka.from_environment() as kafka, kafka.prefix() as url:
+            with Kafka.from_environment(lasting=True) as kafka, kafka.prefix() as url:
                 yield Crowd(url, kafka.pid if kafka.private else None)
         case _:
             bare = broker == "rabbitmq-without-management"

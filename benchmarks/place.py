@@ -57,7 +57,7 @@ def site(broker: str) -> Generator[Site]:
                 place = partial(under_a_prefix, redis, broker)
                 yield Site(place, partial(of_redis, redis), f"Redis {version}")
         case "kafka":
-            with Kafka.from_environment() as kafka:
+            with Kafka.from_environment(lasting=True) as kafka:
                 if kafka.private:
                     yield Site(kafka.prefix, version=f"Kafka {VERSION}")
                 else:

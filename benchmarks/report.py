@@ -135,9 +135,7 @@ def notes(outcome: Outcome, plan: Plan) -> list[str]:
     made = max((len(series.measurements) for series in outcome.results.values()), default=0)
     lines = [
         f"median of {made} interleaved rounds; spread is lowest to highest",
-        f"{plan.messages:,} messages a run"
-        if outcome.group.messages
-        else f"at most {plan.messages:,} messages and about {plan.seconds:g} s a run",
+        f"at most {plan.messages:,} messages and about {plan.seconds:g} s a run",
     ]
     if reference := outcome.reference:
         lines.append(f"ratio is to {reference.case.key}, compared round by round")

@@ -141,7 +141,10 @@ WORDS: dict[tuple[str, str], Words] = {
         setting=f"RPUSH; {SYNCED}; {BARE}",
         differs="a bare RPUSH routes nothing and keeps nothing beside the message",
     ),
-    ("redis-publish", "FastStream"): Words(setting=f"to a list; {SYNCED}"),
+    ("redis-publish", "FastStream"): Words(
+        setting=f"to a list; {SYNCED}",
+        differs="its RPUSH routes nothing and keeps nothing beside the message",
+    ),
     ("redis-publish", "Celery"): Words(setting=f"to a list, no results; {SYNCED}"),
     ("redis-publish", "Dramatiq"): Words(setting=f"to a list, by a script; {SYNCED}"),
     ("redis-publish", "Taskiq"): Words(setting=f"`ListQueueBroker`; {SYNCED}"),
@@ -182,7 +185,11 @@ WORDS: dict[tuple[str, str], Words] = {
         setting=f"`acks=all`, idempotent, batches of 16 KiB, 256 KiB for 1000 in flight; {BARE}",
         differs="its records have no headers, ours have four",
     ),
-    ("kafka-publish", "FastStream"): Words(setting="on confluent-kafka, `acks=all`, idempotent"),
+    ("kafka-publish", "FastStream"): Words(
+        setting="on confluent-kafka, `acks=all`, idempotent",
+        differs="it gives each record to the client by itself; ours go in flights, which a thread "
+        "waits for: one more change of threads for a single record, and none for the next hundred",
+    ),
     ("kafka-consume", OURS): Words(setting="committed beside the handlers, up to 1000 ahead"),
     ("kafka-consume", "confluent-kafka"): Words(
         setting=f"`consume(500)`, committed after each batch, not waited for; {BARE}",

@@ -109,7 +109,7 @@ def serving() -> Generator[None]:
 
     Raises `Unavailable` if there is none to be had here.
     """
-    with Kafka.from_environment() as broker, sharing(broker):
+    with Kafka.from_environment(lasting=True) as broker, sharing(broker):
         yield
 
 

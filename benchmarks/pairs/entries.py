@@ -74,6 +74,7 @@ def ours(broker: Broker, case: str, setting: str, *, pair: str = "anywhere") -> 
     )
 
 
+ALONE = "it keeps the bytes of the order and nothing beside them"
 TAKEN = "what a process has taken is lost if it dies"
 IN_LOOP = "100 handlers in an event loop, 100 messages ahead"
 NO_LOOP = "a bare client: no event loop, no types, no routing, no retries"
@@ -108,6 +109,8 @@ ENTRIES: tuple[Entry, ...] = (
         needs=("dramatiq",),
         setting="its broker for tests, all default middleware, retries among it",
         like="100 in flight",
+        lighter="it keeps a message as one string of bytes; ours has the id, the event, the time "
+        "and the body apart",
     ),
     Entry(
         broker="memory",
@@ -130,7 +133,7 @@ ENTRIES: tuple[Entry, ...] = (
         weaker="nothing acknowledged, nothing retried",
         like="100 in flight",
         differs="a bare queue does nothing but pass an object on: the limit",
-        lighter="it keeps the bytes of the order and nothing beside them",
+        lighter=ALONE,
     ),
     # file
     ours(
@@ -247,6 +250,8 @@ ENTRIES: tuple[Entry, ...] = (
         needs=("redis",),
         setting=f"RPUSH and BLPOP; {BARE}",
         weaker=TAKEN,
+        differs="it routes nothing, and keeps nothing until it is handled",
+        lighter=ALONE,
     ),
     Entry(
         broker="redis-streams",
@@ -256,6 +261,8 @@ ENTRIES: tuple[Entry, ...] = (
         pair="streams",
         needs=("redis",),
         setting=f"XADD; XREADGROUP of 100, one XACK for all; {BARE}",
+        differs="it routes nothing and retries nothing, and its entries have no headers",
+        lighter=ALONE,
     ),
     Entry(
         broker="redis-lists",
@@ -338,6 +345,8 @@ ENTRIES: tuple[Entry, ...] = (
         pair="aiokafka",
         needs=("aiokafka", "confluent_kafka"),
         setting=f"`acks=all`, idempotent; `getmany`, committed after each batch; {BARE}",
+        differs="its records have no headers, handlers are awaited in line and offsets committed "
+        "by the batch: no retries, no order of completion to watch",
     ),
     Entry(
         broker="kafka",

@@ -60,7 +60,10 @@ log.dirs={folder}
 """
 
 # It lives for minutes: compiling well and collecting in parallel would cost more than they bring.
-_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xmx512m")
+_BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xmx512m")
+
+# As Kafka's own script starts it.
+_LASTING = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Xms1g", "-Xmx1g")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +102,12 @@ class Distribution:
         """For `-XX:SharedArchiveFile`; a Java that did not make it ignores it."""
         return self.folder / "classes.jsa"
 
-    def command(self, name: str, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
-        """How a class of it is run."""
+    def command(
+        self, name: str, *arguments: str, options: tuple[str, ...] = (), lasting: bool = False
+    ) -> list[str]:
+        """How a class of it is run: to be there soon, or, lasting, to do well in the long run."""
         return [
-            *(_java(), *_OPTIONS, *options),
+            *(_java(), *(_LASTING if lasting else _BRIEF), *options),
             *("-Djava.net.preferIPv4Stack=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
             *("-cp", f"{self.jars}/*", name, *arguments),
         ]

@@ -28,17 +28,18 @@ class Kafka:
     """A private broker, which a test may kill and freeze, or the one that the environment names.
 
     With QUEUECRAFT_TEST_KAFKA=kafka://user:password@host:9092 that one is used, and left running:
-    a test that wants to kill it, or to speak TLS to it, is skipped.
+    a test that wants to kill it, or to speak TLS to it, is skipped. A private one is there soon,
+    and slow; a `lasting` one is as it would be in production, for those who measure.
     """
 
-    def __init__(self, url: str | None = None) -> None:
+    def __init__(self, url: str | None = None, *, lasting: bool = False) -> None:
         self._url = url
-        self._kraft = Kraft()
+        self._kraft = Kraft(lasting=lasting)
 
     @classmethod
-    def from_environment(cls) -> Self:
+    def from_environment(cls, *, lasting: bool = False) -> Self:
         """The broker that the environment names, else a private one."""
-        return cls(os.environ.get(VARIABLE) or None)
+        return cls(os.environ.get(VARIABLE) or None, lasting=lasting)
 
     def __enter__(self) -> Self:
         try:

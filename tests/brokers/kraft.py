@@ -68,8 +68,11 @@ _USUAL: Mapping[str, str] = {
 class Kraft:
     """Broker and controller in one Java. Settings are those of its file."""
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, settings: Mapping[str, str] | None = None, *, lasting: bool = False
+    ) -> None:
         self.frozen = False
+        self._lasting = lasting
         self._settings = settings or {}
         self._advertised: int | None = None
         self._folder: Path | None = None
@@ -187,7 +190,9 @@ class Kraft:
             f"-Djava.io.tmpdir={self.folder}",  # for what it unpacks from the jars
         )
         self._process = Process(
-            distribution.command("kafka.Kafka", "server.properties", options=options),
+            distribution.command(
+                "kafka.Kafka", "server.properties", options=options, lasting=self._lasting
+            ),
             folder=self.folder,
             log=self.folder / "kafka.output",
             environment=usual_environment(self.folder),
