@@ -55,6 +55,18 @@ async def test_a_failure_is_seen_read_and_sent_back(url: str) -> None:
         assert await qc.dead_letters.count("billing") == 0
 
 
+async def test_queues_that_may_not_be_shown_are_spoken_of(rabbitmq_url: str) -> None:
+    qc = QueueCraft(f"{rabbitmq_url}?management=no")
+    async with serving(qc) as site, chromium() as browser, opened(browser, site.url) as page:
+        await page.get_by_label("Token").fill(OPERATOR)
+        await page.get_by_role("button", name="Sign in").click()
+        status = page.locator(".status")
+        await expect(status).to_contain_text("There may be queues that are not shown:")
+        await expect(status).to_contain_text("?management=http://host:15672")
+        answer = await site.reader.get("/api/overview")
+        assert "?management=http://host:15672" in answer.json()["lacking"]
+
+
 async def test_a_letter_far_from_the_head_is_looked_for_when_asked() -> None:
     qc = QueueCraft("local://")
     async with serving(qc) as site, chromium() as browser, opened(browser, site.url) as page:

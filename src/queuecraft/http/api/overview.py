@@ -58,6 +58,7 @@ class OverviewReport(Told):
     asked_in: Number
     numbers: NumbersReport
     queue_count: int
+    lacking: str | None
     workers: list[WorkerLine] | None
     circuits: list[CircuitLine]
     groups: list[GroupLine]
@@ -109,6 +110,7 @@ class OverviewPages:
                 oldest_age=_number(numbers.oldest_age),
             ),
             queue_count=sum(not row.holds_dead_letters for row in seen.queues),
+            lacking=seen.lacking,
             workers=None
             if workers is None
             else [WorkerLine.model_validate(each) for each in workers],

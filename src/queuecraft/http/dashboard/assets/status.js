@@ -19,7 +19,7 @@ export class StatusStrip {
   show(overview) {
     const chips = [broker(overview), ...workers(overview), circuits(overview), blocked(overview)];
     // How long the broker took changes each time, and is no reason to draw it again.
-    const sign = JSON.stringify([overview.status, overview.reasons, overview.dead, chips.map((each) => each.slice(0, 3))]);
+    const sign = JSON.stringify([overview.status, overview.reasons, overview.dead, overview.lacking, chips.map((each) => each.slice(0, 3))]);
     if (sign === this._shown) return;
     this._shown = sign;
     this.element.className = `status ${overview.status}`;
@@ -33,6 +33,7 @@ export class StatusStrip {
         overview.reasons.length
           ? h('ul', { class: 'reasons' }, ...overview.reasons.slice(0, 6).map((/** @type {string} */ each) => h('li', {}, sentence(each))), overview.reasons.length > 6 && h('li', {}, `… and ${many(overview.reasons.length - 6, 'more thing')}.`))
           : h('p', { class: 'status-calm' }, calm(overview.dead)),
+        overview.lacking && h('p', { class: 'status-calm' }, sentence(`There may be queues that are not shown: ${overview.lacking}`)),
       ),
       h(
         'dl',
