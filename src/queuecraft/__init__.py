@@ -1,6 +1,5 @@
 """Typed events over any broker, with the same guarantees on each."""
 
-import importlib.metadata
 import logging
 
 from queuecraft.admin import Admin, PeekedMessage, UnknownQueue
@@ -47,6 +46,7 @@ from queuecraft.runtime.delayed import (
 from queuecraft.runtime.depends import Depends
 from queuecraft.runtime.health import Health
 from queuecraft.runtime.worker import Worker
+from queuecraft.version import VERSION
 
 __all__ = [
     "Admin",
@@ -107,9 +107,6 @@ __all__ = [
     "use_queue",
 ]
 
-try:
-    __version__ = importlib.metadata.version("queuecraft")
-except importlib.metadata.PackageNotFoundError:  # running from a checkout that is not installed
-    __version__ = "0"
+__version__ = VERSION
 
 logging.getLogger("queuecraft").addHandler(logging.NullHandler())

@@ -68,9 +68,7 @@ _USUAL: Mapping[str, str] = {
 class Kraft:
     """Broker and controller in one Java. Settings are those of its file."""
 
-    def __init__(
-        self, settings: Mapping[str, str] | None = None, *, lasting: bool = False
-    ) -> None:
+    def __init__(self, settings: Mapping[str, str] | None = None, *, lasting: bool = False) -> None:
         self.frozen = False
         self._lasting = lasting
         self._settings = settings or {}

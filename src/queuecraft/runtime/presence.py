@@ -7,7 +7,6 @@ import os
 import random
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from importlib.metadata import version
 from typing import Final
 
 from queuecraft.model.presence import BOUNDS, Presence, WorkerPresence, step_of
@@ -19,6 +18,7 @@ from queuecraft.runtime.facts import (
     WorkerStarted,
 )
 from queuecraft.runtime.worker import Worker
+from queuecraft.version import VERSION
 
 NAME: Final = "worker."  # how the names of these notes begin
 UP_FOR: Final = 3  # times the distance of two signs
@@ -43,7 +43,7 @@ class LifeSigns:
         self._every = engine.settings.presence
         self._id = ""
         self._pid = 0
-        self._host = self._version = ""
+        self._host = ""
         self._started_at = 0.0
         self._task: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -70,7 +70,7 @@ class LifeSigns:
     def _start(self) -> None:
         if self._pid != os.getpid():  # a process that was forked is another
             self._id, self._pid = os.urandom(8).hex(), os.getpid()
-            self._host, self._version = socket.gethostname(), version("queuecraft")
+            self._host = socket.gethostname()
             self._started_at = self._engine.clock.now()
             self._task = None
         if self._task is None or self._task.done():
@@ -149,7 +149,7 @@ class LifeSigns:
             started_at=self._started_at,
             at=engine.clock.now(),
             state=self._state(),
-            version=self._version,
+            version=VERSION,
             every=self._every,
             sent=engine.publisher.sent,
             blocked=None if connection.current is None else connection.current.blocked,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -31,6 +30,7 @@ from queuecraft.runtime.facts import (
     MessagesSucceeded,
     PublishFailed,
 )
+from queuecraft.version import VERSION
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -246,7 +246,7 @@ class PrometheusObserver:
             )
         if "version" not in families.constant:
             yield families.gauge(
-                "info", "The version of QueueCraft.", ("version",), [((_version(),), 1.0)]
+                "info", "The version of QueueCraft.", ("version",), [((VERSION,), 1.0)]
             )
 
     def _asked(self, source: Source) -> Iterator[Any]:
@@ -284,10 +284,3 @@ def _depths(queues: Iterable[QueueInfo]) -> Iterator[Sample]:
             value: int | None = getattr(info, state)
             if value is not None:
                 yield (info.name, state), value
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("queuecraft")
-    except importlib.metadata.PackageNotFoundError:
-        return "0"
