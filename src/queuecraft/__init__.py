@@ -46,7 +46,7 @@ from queuecraft.runtime.delayed import (
 from queuecraft.runtime.depends import Depends
 from queuecraft.runtime.health import Health
 from queuecraft.runtime.worker import Worker
-from queuecraft.version import VERSION
+from queuecraft.version import __version__ as __version__
 
 __all__ = [
     "Admin",
@@ -106,7 +106,5 @@ __all__ = [
     "queue_module",
     "use_queue",
 ]
-
-__version__ = VERSION
 
 logging.getLogger("queuecraft").addHandler(logging.NullHandler())

@@ -18,7 +18,7 @@ from queuecraft.runtime.facts import (
     WorkerStarted,
 )
 from queuecraft.runtime.worker import Worker
-from queuecraft.version import VERSION
+from queuecraft.version import __version__
 
 NAME: Final = "worker."  # how the names of these notes begin
 UP_FOR: Final = 3  # times the distance of two signs
@@ -149,7 +149,7 @@ class LifeSigns:
             started_at=self._started_at,
             at=engine.clock.now(),
             state=self._state(),
-            version=VERSION,
+            version=__version__,
             every=self._every,
             sent=engine.publisher.sent,
             blocked=None if connection.current is None else connection.current.blocked,

@@ -30,7 +30,7 @@ from queuecraft.runtime.facts import (
     MessagesSucceeded,
     PublishFailed,
 )
-from queuecraft.version import VERSION
+from queuecraft.version import __version__
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -246,7 +246,7 @@ class PrometheusObserver:
             )
         if "version" not in families.constant:
             yield families.gauge(
-                "info", "The version of QueueCraft.", ("version",), [((VERSION,), 1.0)]
+                "info", "The version of QueueCraft.", ("version",), [((__version__,), 1.0)]
             )
 
     def _asked(self, source: Source) -> Iterator[Any]:
