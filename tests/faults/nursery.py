@@ -14,9 +14,10 @@ import signal
 import subprocess
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import msgspec
 
@@ -56,6 +57,13 @@ class News(msgspec.Struct):
     status: int | None = None
 
 
+class Child(NamedTuple):
+    """One of all that were ever born; a process id alone may have been another's before."""
+
+    pid: int
+    birth: int
+
+
 class Nursery:
     """The process, seen from the test."""
 
@@ -67,11 +75,12 @@ class Nursery:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        self._ended: dict[int, int] = {}
+        self._births: Counter[int] = Counter()  # by process id: the numbers come round again
+        self._ended: dict[Child, int] = {}
         self._heard = b""
 
-    def bear(self, order: Order) -> int:
-        """A new child; its process id."""
+    def bear(self, order: Order) -> Child:
+        """A new child."""
         assert self._process.stdin is not None
         self._process.stdin.write(msgspec.json.encode(order) + b"\n")
         self._process.stdin.flush()
@@ -79,18 +88,18 @@ class Nursery:
             pass
         return born
 
-    def status(self, pid: int) -> int | None:
+    def status(self, child: Child) -> int | None:
         """How a child has ended; None while it lives."""
         assert self._process.stdout is not None
-        while pid not in self._ended and select.select([self._process.stdout], [], [], 0)[0]:
+        while child not in self._ended and select.select([self._process.stdout], [], [], 0)[0]:
             self._hear()
-        return self._ended.get(pid)
+        return self._ended.get(child)
 
-    def wait(self, pid: int) -> int:
+    def wait(self, child: Child) -> int:
         """The same, once it has ended."""
-        while pid not in self._ended:
+        while child not in self._ended:
             self._hear()
-        return self._ended[pid]
+        return self._ended[child]
 
     def close(self) -> None:
         """End the process, and with it all its children."""
@@ -100,7 +109,7 @@ class Nursery:
         self._process.wait()
         self._process.stdout.close()
 
-    def _hear(self) -> int | None:
+    def _hear(self) -> Child | None:
         assert self._process.stdout is not None
         data = os.read(self._process.stdout.fileno(), 65536)
         assert data, "the nursery has ended; it has printed why"
@@ -109,10 +118,12 @@ class Nursery:
         for line in lines:
             news = msgspec.json.decode(line, type=News)
             if news.status is None:
-                born = news.pid
-                self._ended.pop(born, None)  # of an earlier one: the numbers come round again
+                self._births[news.pid] += 1
+            child = Child(news.pid, self._births[news.pid])
+            if news.status is None:
+                born = child
             else:
-                self._ended[news.pid] = news.status
+                self._ended[child] = news.status
         return born
 
 

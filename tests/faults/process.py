@@ -31,7 +31,8 @@ class Process:
         self._output = folder / f"{program}-{len(list(folder.glob('*.output')))}.output"
         self._output.touch()
         argument = msgspec.json.encode(options).decode()
-        self.pid = nursery.bear(Order(program, argument, str(self._output), environment or {}))
+        self._child = nursery.bear(Order(program, argument, str(self._output), environment or {}))
+        self.pid = self._child.pid
         self._descriptor = os.pidfd_open(self.pid)
 
     @property
@@ -42,7 +43,7 @@ class Process:
     @property
     def status(self) -> int | None:
         """How it ended: None while it lives, the number of a signal below zero."""
-        return self._nursery.status(self.pid)
+        return self._nursery.status(self._child)
 
     def send(self, number: signal.Signals) -> None:
         signal.pidfd_send_signal(self._descriptor, number)
@@ -51,7 +52,7 @@ class Process:
         """End it as `kill -9` does; it is gone when this returns."""
         with contextlib.suppress(ProcessLookupError):  # it may be gone by its own hand
             self.send(signal.SIGKILL)
-        self._nursery.wait(self.pid)
+        self._nursery.wait(self._child)
 
     def close(self) -> None:
         """End it, if it has not ended."""
