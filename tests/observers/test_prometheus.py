@@ -211,7 +211,7 @@ async def test_names_made_of_data_end_up_in_one_series() -> None:
             await qc.publish(f"customer.{n}", n)
         await qc.publish_many("customer.3", range(5))
     shown = samples(metrics)["queuecraft_messages_published_total"]
-    assert len(shown) == len(metrics._published.events) == 11
+    assert len(shown) == len(metrics._published._events) == 11
     assert shown[(OTHER,)] == 20
     assert shown[("customer.3",)] == 6
     assert sum(shown.values()) == qc.get_metrics().messages_sent

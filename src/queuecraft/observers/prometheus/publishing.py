@@ -19,7 +19,8 @@ class Published:
     messages that bring a timestamp of their own, or are delayed, are not timed."""
 
     def __init__(self, bounds: tuple[float, ...], max_names: int) -> None:
-        self.events: dict[str, int] = {}
+        self._events: dict[str, int] = {}
+        self._quick: dict[str, int] = {}  # of one message, in time for the first bound
         self._max_names = max_names
         self._errors: Counter[tuple[str, str]] = Counter()
         self._spread = Spread(bounds)
@@ -27,27 +28,25 @@ class Published:
     @property
     def total(self) -> int:
         """Of all events."""
-        return sum(self.events.values())
+        return sum(self._events.values()) + sum(self._quick.values())
 
     def noting(self) -> Callable[[MessagesPublished], None]:
         """What is to be told of every publish. It is called with each message that is published
         alone, so it looks up nothing twice."""
-        events, spread, counts = self.events, self._spread, self._spread.counts
+        quick, spread = self._quick, self._spread
         quickest = spread.bounds[0]  # which nearly all are as quick as
 
         def note(fact: MessagesPublished) -> None:
             try:
                 (first,) = fact.messages
                 took = fact.at - first.timestamp  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
-                events[first.routing_key] += 1
+                if 0.0 <= took <= quickest and first.due_at is None:
+                    quick[first.routing_key] += 1
+                    spread.total += took
+                    return
             except (ValueError, TypeError, KeyError):  # many, not timed, or new
-                self._note_many(fact.messages, fact.at)
-                return
-            if 0.0 <= took <= quickest and first.due_at is None:
-                counts[0] += 1
-                spread.total += took
-            else:
-                self._time((first,), fact.at)
+                pass
+            self._note_many(fact.messages, fact.at)
 
         return note
 
@@ -78,15 +77,21 @@ class Published:
             self._spread.add(durations)
 
     def _count(self, name: str, count: int) -> None:
-        if name not in self.events and len(self.events) >= self._max_names:
-            name = OTHER
-        self.events[name] = self.events.get(name, 0) + count
+        if name not in self._events:
+            if len(self._events) >= self._max_names:
+                name = OTHER
+            else:
+                self._quick[name] = 0
+        self._events[name] = self._events.get(name, 0) + count
 
     # -- when asked ----------------------------------------------------------------------------
 
     def shown(self, families: Families, before: int) -> Iterator[Any]:
         """All of it; `before` is what was published before anybody counted."""
-        published: list[Sample] = [((name,), count) for name, count in list(self.events.items())]
+        quick = dict(self._quick)
+        published: list[Sample] = [
+            ((name,), count + quick.get(name, 0)) for name, count in list(self._events.items())
+        ]
         if before:
             published.append(((OTHER,), before))
         yield families.counter(
@@ -99,9 +104,11 @@ class Published:
             ("event", "error"),
             errors,
         )
+        bounds = self._spread.bounds
+        quickest = Spread(bounds, 0.0, [sum(quick.values()), *(0 for _ in bounds)])
         yield families.histogram(
             "publish_duration_seconds",
             "How long the broker took to accept a message.",
             (),
-            [((), self._spread)],
+            [((), self._spread.with_(quickest))],
         )
