@@ -203,8 +203,8 @@ async def test_a_foreign_thread_that_comes_too_late_spoils_no_other_message(
         async with running(worker):
             await stage.qc.publish(number, 0)
             await seen.wait_for(numbers=1)
-            consumer = worker._consumer
-            assert consumer is not None
+            assert worker._shift is not None
+            consumer = worker._shift.consumer
             loop = asyncio.get_running_loop()
             found = consumer.slots[0]
 

@@ -364,7 +364,8 @@ async def test_many_starts_and_stops_leave_nothing_behind(inline: bool) -> None:
         worker.on(number, seen.failing("numbers"))
         for n in range(50):
             await worker.start()
-            remains.append(weakref.ref(worker._consumer))
+            assert worker._shift is not None
+            remains.append(weakref.ref(worker._shift.consumer))
             await stage.qc.publish_many(number, range(5))
             if n % 3:
                 await asyncio.sleep(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Concatenate, Literal, Self, TypeAlias, overload
 
@@ -14,21 +14,13 @@ from queuecraft.model.metadata import ConsumeMetadata, QueueMetadata
 from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Policy, Retry
 from queuecraft.model.queue import DeadLetterTarget, Queue
 from queuecraft.model.types import T
-from queuecraft.runtime.batch import Batch
-from queuecraft.runtime.consumer import Consumer
-from queuecraft.runtime.control import ByHand
 from queuecraft.runtime.counters import Counters
 from queuecraft.runtime.engine import Engine
 from queuecraft.runtime.facts import WorkerStarted, WorkerStopped
-from queuecraft.runtime.handler import Call, Handler
-from queuecraft.runtime.keeper import Keeper
 from queuecraft.runtime.plan import Ordering, Plan, WorkerOptions
 from queuecraft.runtime.registration import BatchRegistration, Registration
-from queuecraft.runtime.replies import Replies
-from queuecraft.runtime.router import Router
-from queuecraft.runtime.threads import Threads
+from queuecraft.runtime.shift import Shift
 
-IN_LANES = 100  # messages an ordered worker holds by default: what waits must not keep others out
 State: TypeAlias = Literal["new", "running", "paused", "stopping", "stopped"]
 
 
@@ -61,9 +53,7 @@ class Worker:
         self._engine = engine
         self._name: str | None = None
         self.counters = Counters()
-        self._consumer: Consumer | None = None
-        self._threads: Threads | None = None
-        self._keeper: Keeper | None = None
+        self._shift: Shift | None = None
         self._state: State = "new"
         self._starting = asyncio.Lock()
         self._stops = 0
@@ -340,14 +330,15 @@ class Worker:
     @property
     def state(self) -> State:
         """new, running, paused, stopping or stopped."""
-        paused = self._consumer is not None and self._consumer.paused is not None
+        paused = self._shift is not None and self._shift.consumer.paused is not None
         return "paused" if paused and self._state == "running" else self._state
 
     @property
     def paused(self) -> str | None:
         """Why it takes no messages, if it does not."""
-        consumer = self._consumer
-        return None if consumer is None else consumer.paused or consumer.intake.refused
+        if self._shift is None:
+            return None
+        return self._shift.consumer.paused or self._shift.consumer.intake.refused
 
     @property
     def at_once(self) -> int:
@@ -357,12 +348,12 @@ class Worker:
     @property
     def in_threads(self) -> int:
         """How many of its handlers are at work in threads."""
-        return 0 if self._threads is None else self._threads.busy
+        return 0 if self._shift is None else self._shift.threads.busy
 
     @property
     def in_flight(self) -> int:
         """Messages received and not yet settled."""
-        return 0 if self._consumer is None else self._consumer.held
+        return 0 if self._shift is None else self._shift.consumer.held
 
     @property
     def handlers(self) -> tuple[ConsumeMetadata, ...]:
@@ -436,62 +427,23 @@ class Worker:
 
     async def _start(self) -> None:
         self.build()
-        engine, plan, stops = self._engine, self._plan, self._stops
-        definition, policy = self.definition, self.policy
+        engine, stops, definition = self._engine, self._stops, self.definition
         await engine.connection.declare(definition)
         held_back = await self._held_back(definition.name)
         if self._stops != stops:
             return  # stopped before it could begin
-        control = ByHand()
-        threads = Threads(definition.name)
-        keeper = Keeper(definition.name, threads, engine.overrides, engine.facts.log)
-        middleware = (*engine.middleware, *plan.middleware)
-        engine.adopt(plan.middleware)
-        calls: list[tuple[Handler, Call]] = []
-        batches: list[Batch] = []
-        for handler in plan.handlers:
-            if not handler.in_batches:
-                call = handler.compile(engine.codec, control, threads, middleware, keeper)
-                calls.append((handler, call))
-                continue
-            read, run = handler.compile_batch(engine.codec, control, threads, middleware, keeper)
-            wait = plan.batch_wait if handler.batch_wait is None else handler.batch_wait
-            batches.append(Batch(read, run, size=plan.size_of(handler), wait=wait))
-            calls.append((handler, batches[-1]))
-        await keeper.open()
-        if self._stops != stops:
-            await keeper.close(engine.settings.shutdown_timeout)
-            threads.close()
-            return
-        self._threads, self._keeper = threads, keeper
-        replies = Replies(calls, engine.publisher, engine.codec, engine.clock)
-        self._consumer = Consumer(
-            definition.name,
-            definition,
-            policy,
-            self._router(calls),
-            engine.connection,
-            self.counters,
-            engine.facts,
-            engine.clock,
-            concurrency=plan.concurrency,
-            prefetch=plan.prefetch or max(plan.enough, IN_LANES if self.ordered else 1),
-            ordered=self.ordered,
-            threaded=frozenset(
-                each
-                for handler, call in calls
-                for each in ((call, replies.answers[call]) if handler.sync else ())
-            ),
-            flush_publishes=engine.publisher.flush,
+        of_dead_letters = self._holds_dead_letters(definition.name)
+        shift = Shift(
+            engine, self._plan, definition, self.counters, of_dead_letters=of_dead_letters
         )
-        control.serve(self._consumer)
-        replies.serve(self._consumer)
-        for batch in batches:
-            batch.serve(self._consumer)
+        await shift.open()
+        if self._stops != stops:
+            await shift.abandon()
+            return
+        self._shift = shift
         self._stopped.clear()
         self._state = "running"
-        engine.watchdog.start()
-        self._consumer.start()
+        shift.begin()
         engine.facts.emit(WorkerStarted(worker=definition.name, queue=definition.name))
         if held_back is not None:  # no runner has had its first turn yet
             engine.pauses.hold(self, held_back)
@@ -502,20 +454,6 @@ class Worker:
         if not engine.settings.presence:
             return None
         return await engine.pauses.before(queue, engine.facts.log, within=engine.settings.timeout)
-
-    def _router(self, calls: Sequence[tuple[Handler, Call]]) -> Router[Call]:
-        name = self.queue_name
-        if not self._holds_dead_letters(name):
-            return Router((handler.pattern, call) for handler, call in calls)
-        # Dead letters are told apart by the events they were, so there is no short cut by routing
-        # key; a handler of the queue itself takes them all.
-        return Router(
-            (
-                ("#" if handler.pattern == name else handler.pattern, call)
-                for handler, call in calls
-            ),
-            remember=False,
-        )
 
     async def run(self) -> None:
         """Consume until `stop()` is called, until SIGTERM or SIGINT, or until cancelled; then
@@ -544,13 +482,13 @@ class Worker:
 
     def pause(self, reason: str = "paused by hand") -> None:
         """Take no more messages for now; those not begun go back to the queue."""
-        if self._consumer is not None:
-            self._consumer.pause(reason)
+        if self._shift is not None:
+            self._shift.consumer.pause(reason)
 
     def resume(self) -> None:
         """Take messages again."""
-        if self._consumer is not None:
-            self._consumer.resume()
+        if self._shift is not None:
+            self._shift.consumer.resume()
 
     async def stop(
         self, *, drain: bool = True, requeue_in_flight: bool = True, timeout: float | None = None
@@ -562,40 +500,29 @@ class Worker:
         Giving up on this call does not give up the stop. A handler may stop its own worker: it is
         then not waited for, as it would wait for itself."""
         self._stops += 1
-        consumer = self._consumer
-        if consumer is None:
+        shift = self._shift
+        if shift is None:
             return
         if self._state == "running":
             limit = self._engine.settings.shutdown_timeout if timeout is None else timeout
             self._state = "stopping"
-            consumer.close()
+            shift.consumer.close()
             self._stopping = asyncio.ensure_future(
-                self._stop(consumer, drain=drain, requeue=requeue_in_flight, timeout=limit)
+                self._stop(shift, drain=drain, requeue=requeue_in_flight, timeout=limit)
             )
         elif not drain:
-            consumer.crew.hurry()
-            if self._keeper is not None:
-                self._keeper.hurry()
-        if self._stopping is not None and not consumer.crew.includes(asyncio.current_task()):
+            shift.hurry()
+        if self._stopping is not None and not shift.consumer.crew.includes(asyncio.current_task()):
             await asyncio.shield(self._stopping)
 
-    async def _stop(
-        self, consumer: Consumer, *, drain: bool, requeue: bool, timeout: float
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
+    async def _stop(self, shift: Shift, *, drain: bool, requeue: bool, timeout: float) -> None:
         try:
-            await consumer.stop(drain=drain, requeue=requeue, timeout=timeout)
+            await shift.end(drain=drain, requeue=requeue, timeout=timeout)
         finally:
-            if self._keeper is not None:
-                left = deadline - loop.time() if drain and not consumer.crew.hurried else 0.0
-                await self._keeper.close(left)
             self._state = "stopped"
-            self._consumer = self._stopping = self._keeper = None
-            if self._threads is not None:
-                self._threads.close()
+            self._shift = self._stopping = None
             self._stopped.set()
-        name = consumer.queue.name
+        name = shift.consumer.queue.name
         self._engine.facts.emit(WorkerStopped(worker=name, queue=name))
         if self._engine.at_rest is not None:
             await self._engine.at_rest()
