@@ -74,7 +74,8 @@ class RateLimit:
             at = now()
             if promised or bucket.next > at:
                 return limited(message)
-            bucket.next = (max(at - ahead, bucket.next)) + interval
+            full = at - ahead
+            bucket.next = (bucket.next if bucket.next > full else full) + interval
             return handle(message)
 
         return limited_together

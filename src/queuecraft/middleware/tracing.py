@@ -34,10 +34,13 @@ class Tracing:
 
     def __call__(self, handle: Handle) -> Handle:
         span = self._span
+        sync: type[object] | None = None  # the kind of context that it makes, as a rule one only
 
         async def traced(message: Message[Any]) -> object:
+            nonlocal sync
             context: Any = span(message)
-            if hasattr(context, "__enter__"):
+            if type(context) is sync or hasattr(context, "__enter__"):
+                sync = type(context)
                 with context:
                     return await handle(message)
                 return None  # it keeps errors to itself
