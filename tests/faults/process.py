@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,6 +32,8 @@ class Process:
         self._output = folder / f"{program}-{len(list(folder.glob('*.output')))}.output"
         self._output.touch()
         argument = msgspec.json.encode(options).decode()
+        self.born = time.monotonic_ns()
+        """What its page says from then on is its own: another may have had its process id."""
         self._child = nursery.bear(Order(program, argument, str(self._output), environment or {}))
         self.pid = self._child.pid
         self._descriptor = os.pidfd_open(self.pid)

@@ -43,7 +43,7 @@ class Notes:
         self._folder = folder
         self._read: dict[Path, int] = {}
         self.counts: Counter[page.What] = Counter()
-        self.ready: set[int] = set()
+        self._ready: dict[int, int] = {}  # when, by process id
         self.handled: list[Line] = []
 
     def look(self) -> None:
@@ -57,10 +57,14 @@ class Notes:
             for line in data.splitlines():
                 self._note(msgspec.json.decode(line, type=Line))
 
+    def is_ready(self, process: Process) -> bool:
+        """Whether this one has said so, not one before it that had its process id."""
+        return self._ready.get(process.pid, 0) > process.born
+
     def _note(self, line: Line) -> None:
         self.counts[line.what] += 1
         if line.what == "ready":
-            self.ready.add(line.pid)
+            self._ready[line.pid] = line.at
         elif line.what == "handled":
             self.handled.append(line)
 
@@ -123,8 +127,7 @@ class Cell:
 
     async def ready(self, *processes: Process) -> None:
         """Wait until they do what they were started for."""
-        pids = {each.pid for each in processes}
-        await self.noted(lambda notes: pids <= notes.ready, "processes are ready")
+        await self.noted(lambda notes: all(map(notes.is_ready, processes)), "processes are ready")
 
     async def goes_on(self) -> None:
         """Wait until some more are published, and some more handled."""
