@@ -72,7 +72,7 @@ bench: $(BENCH) ## compare our speed with other libraries
 
 faults: $(DEV) ## the long tests, then every fault on every broker: docs/reliability.md
 	QUEUECRAFT_SOAK=1000 $(BIN)/python -m pytest tests/runtime/test_soak.py --timeout=1200
-	$(BIN)/python -m pytest tests -m faults
+	$(BIN)/python -m pytest tests -m faults -n $(WORKERS) $(SHARED)
 	$(BIN)/python -m tests.faults.matrix
 
 soak: $(DEV) ## half an hour of load and faults on every broker: nothing lost, nothing grows
