@@ -6,12 +6,13 @@ import importlib
 from typing import Any, cast
 
 from queuecraft.codec.serializer import Decode, Encode, Serializer
-from queuecraft.codec.shape import type_name
+from queuecraft.codec.shape import is_untyped, type_name
 from queuecraft.model.errors import ConfigError
 
 
 class ProtobufSerializer(Serializer):
-    """Protobuf messages; the payload type is the generated class.
+    """Protobuf messages; the payload type is the generated class. Who names none reads bytes:
+    nothing in them tells of which class they are.
 
     >>> from google.protobuf.wrappers_pb2 import StringValue
     >>> body = ProtobufSerializer().encoder(StringValue)(StringValue(value="o-1"))
@@ -29,6 +30,8 @@ class ProtobufSerializer(Serializer):
         return cast(Encode, _message_class(payload_type).SerializeToString)
 
     def decoder(self, payload_type: Any) -> Decode:
+        if is_untyped(payload_type):
+            return bytes
         return cast(Decode, _message_class(payload_type).FromString)
 
 
