@@ -11,11 +11,12 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from queuecraft import ConfigError, Message, NoRetry, QueueCraft, Retry
+from queuecraft import ConfigError, Message, NoRetry, PayloadError, QueueCraft, Retry
 from queuecraft.middleware import (
     Duplicator,
     InducedFailure,
@@ -29,6 +30,12 @@ from queuecraft.middleware import (
 )
 from tests.features.life import until
 from tests.middleware.stage import number, stage
+
+
+@dataclass
+class Order:
+    id: str
+    total: int
 
 
 async def test_logging_writes_a_line_for_each_message(caplog: pytest.LogCaptureFixture) -> None:
@@ -174,6 +181,58 @@ async def test_an_invalid_payload_is_a_dead_letter_at_once() -> None:
         letters = await qc.dead_letters.list("numbers")
         assert {each.reason for each in letters} == {"invalid-payload"}
         assert sorted(each.error or "" for each in letters) == ["1 is odd", "3 is odd"]
+
+
+async def test_events_by_their_names_alone_are_checked_by_types_given_for_them() -> None:
+    checked = Validation({"order.placed": Order, "user.*": str})
+    async with stage(middleware=[checked]) as (qc, clock):
+        seen: list[object] = []
+        worker = qc.worker("audit", retry=Retry(max_retries=5))
+
+        @worker.on("#")
+        async def handle(payload: object) -> None:
+            seen.append(payload)
+
+        await worker.start()
+        await qc.publish("order.placed", {"id": "o-1", "total": 3})
+        await qc.publish("order.placed", {"id": "o-2"})
+        await qc.publish("user.created", 7)
+        await qc.publish("nobody.knows", [1, "two"])
+        await clock.settle()
+        assert seen == [{"id": "o-1", "total": 3}, [1, "two"]]
+        letters = await qc.dead_letters.list("audit")
+        assert {each.reason for each in letters} == {"invalid-payload"}
+        assert [each.event for each in letters] == ["order.placed", "user.created"]
+        assert "missing required field `total`" in (letters[0].error or "")
+
+
+async def test_what_would_be_refused_is_not_even_published() -> None:
+    checked = Validation({"order.placed": Order, "user.*": str})
+    async with stage() as (qc, _):
+        qc.use_publishing(checked.publishing)
+        await qc.worker("audit").on("#", print).declare()
+        with pytest.raises(PayloadError, match="total"):
+            await qc.publish("order.placed", {"id": "o-2"})
+        with pytest.raises(PayloadError, match="str"):
+            await qc.publish("user.created", 7)
+        await qc.publish("user.created", "Ada")
+        await qc.publish("order.placed", Order("o-1", 3))
+        await qc.publish("nobody.knows", 7)
+        assert (await qc.admin.inspect("audit")).ready == 3
+
+
+async def test_a_check_of_ones_own_refuses_a_publish() -> None:
+    def even(n: int) -> None:
+        if n % 2:
+            raise ValueError(f"{n} is odd")
+
+    async with stage() as (qc, _):
+        qc.use_publishing(Validation(even).publishing)
+        await qc.worker("numbers").on(number, print).declare()
+        with pytest.raises(PayloadError, match="3 is odd"):
+            await qc.publish(number, 3)
+        await qc.publish(number, 4)
+        assert (await qc.admin.inspect("numbers")).ready == 1
 
 
 async def test_a_handler_that_takes_too_long_has_failed() -> None:
