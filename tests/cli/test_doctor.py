@@ -47,6 +47,14 @@ def test_nothing_is_made_at_the_broker_if_that_is_not_wanted(shell: Shell) -> No
     assert found["rights"]["verdict"] == "skipped"
 
 
+def test_no_database_is_made_if_that_is_not_wanted(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "none.db"
+    code, found = examine(shell, "--no-writes", QUEUECRAFT_URL=f"local://{path}")
+    assert code == 1
+    assert "there is no database" in found["settings"]["text"]
+    assert not path.exists()
+
+
 def test_a_broker_that_is_away_is_told_with_what_to_do(shell: Shell) -> None:
     url = "redis://127.0.0.1:1/0?mode=list"
     code, found = examine(shell, "--timeout", "2s", QUEUECRAFT_URL=url)
@@ -158,7 +166,7 @@ def test_few_open_files_and_a_full_disk_are_warned_of(
     assert files.verdict == "warning"
     monkeypatch.setattr(settings, "ROOM", 2**60)
     monkeypatch.setattr(settings, "FIXED", (99,))
-    found, qc = settings.settings(f"local://{tmp_path / 'queue.db'}")
+    found, qc = settings.settings(f"local://{tmp_path / 'queue.db'}", writes=True)
     assert qc is not None
     assert [each.about for each in found if each.verdict == "warning"] == ["file", "sqlite"]
 
@@ -167,7 +175,7 @@ def test_a_folder_that_cannot_be_written_is_told(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("queuecraft.cli.doctor.settings.os.access", lambda path, mode: False)
-    found, _ = settings.settings(shell.url)
+    found, _ = settings.settings(shell.url, writes=True)
     (file,) = (each for each in found if each.about == "file")
     assert file.verdict == "failed"
 

@@ -34,7 +34,8 @@ def doctor(
         float, typer.Option(parser=seconds, metavar="TIME", help="How long to wait for an answer.")
     ] = 10.0,
     no_writes: Annotated[
-        bool, typer.Option("--no-writes", help="Make no queue at the broker to try the rights.")
+        bool,
+        typer.Option("--no-writes", help="Make no queue to try the rights, and no database."),
     ] = False,
     lake: Annotated[
         bool,
@@ -73,7 +74,7 @@ async def _told(found: AsyncGenerator[Finding], *, as_json: bool) -> list[Findin
 async def _findings(
     url: str | None, timeout: float, *, writes: bool, lake: bool
 ) -> AsyncGenerator[Finding]:
-    found, qc = settings(url)
+    found, qc = settings(url, writes=writes)
     for each in found:
         yield each
     scheme = "" if qc is None else qc.settings.url.partition("://")[0].lower()

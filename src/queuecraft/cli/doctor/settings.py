@@ -22,11 +22,11 @@ ROOM = 1024**3  # bytes; a queue that grows for an hour while nobody consumes fi
 FIXED = (3, 51, 3)  # the SQLite that does not lose its log where several write at once
 
 
-def settings(url: str | None) -> tuple[list[Finding], QueueCraft | None]:
+def settings(url: str | None, *, writes: bool) -> tuple[list[Finding], QueueCraft | None]:
     """What is found, and a QueueCraft if the settings make one."""
     found = [_sources(url)]
     try:
-        qc = craft(url, creates=True)
+        qc = craft(url, creates=writes)
     except (ConfigError, ConnectionLost) as error:
         what, missing, install = error.message.partition("; run: ")
         return [*found, failed("settings", what, install if missing else _ADVICE)], None
