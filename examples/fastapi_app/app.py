@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 
 from examples.fastapi_app.events import Order, Price, order_placed, price_asked
 from examples.fastapi_app.workers import make
-from queuecraft import QueueCraft, QueueError, RequestTimeout
+from queuecraft import ConnectionLost, PublishError, QueueCraft, QueueError, RequestTimeout
 from queuecraft.fastapi import lifespan, use_queue
 
 Queued = Annotated[QueueCraft, Depends(use_queue)]
@@ -46,9 +46,14 @@ async def health(qc: Queued) -> JSONResponse:
     return JSONResponse({"status": status}, 200 if status == "healthy" else 503)
 
 
-@app.exception_handler(QueueError)
-async def explain(request: Request, error: QueueError) -> JSONResponse:
-    """Nothing was done, or nobody knows: the customer may try again."""
-    if isinstance(error, RequestTimeout):
-        return JSONResponse({"detail": "nobody has answered in time"}, 504)
+@app.exception_handler(RequestTimeout)
+async def nobody_answers(request: Request, error: RequestTimeout) -> JSONResponse:
+    """Whoever should have answered is away, or busy."""
+    return JSONResponse({"detail": "nobody has answered in time"}, 504)
+
+
+@app.exception_handler(ConnectionLost)
+@app.exception_handler(PublishError)
+async def broker_away(request: Request, error: QueueError) -> JSONResponse:
+    """Nothing was stored, or nobody knows: the customer may try again."""
     return JSONResponse({"detail": "not possible at the moment; try again"}, 503)

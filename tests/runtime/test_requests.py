@@ -472,7 +472,7 @@ async def test_a_late_reply_is_forgotten(stage: Stage) -> None:
 
 async def test_a_request_that_nobody_is_bound_to_fails_at_once() -> None:
     async with QueueCraft(unroutable="drop") as qc:
-        with pytest.raises(Unroutable):
+        with pytest.raises(Unroutable, match="start the worker"):
             await qc.request(asked, "tea", timeout=60)
 
 

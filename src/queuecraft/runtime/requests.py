@@ -20,6 +20,7 @@ from queuecraft.model.errors import (
     QueueError,
     RemoteError,
     RequestTimeout,
+    Unroutable,
 )
 from queuecraft.model.event import Event
 from queuecraft.model.ids import new_id
@@ -100,7 +101,7 @@ class Requests:
                     settled["correlation_id"] = id
                     settled["reply_to"] = self.address
                     settled["ttl"] = max(0.001, deadline - self._clock.monotonic())
-                    message_id = await publish(target, payload, settled)
+                    message_id = await self._published(publish, target, payload, settled)
                     missing = "no reply came"
                     sent = await future
                 finally:
@@ -124,6 +125,19 @@ class Requests:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+
+    async def _published(
+        self, publish: Publish, target: object, payload: object, options: PublishOptions
+    ) -> str:
+        try:
+            return await publish(target, payload, options)
+        except Unroutable as error:  # whose advice is for those who want no answer
+            raise Unroutable(
+                "nobody is there to answer: no queue is bound to it; start the worker that does",
+                broker=error.broker,
+                operation="request",
+                message_id=error.message_id,
+            ) from error
 
     # -- one request ---------------------------------------------------------------------------
 
