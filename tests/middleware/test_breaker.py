@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -278,6 +278,7 @@ async def test_a_few_failures_are_no_outage() -> None:
     "make",
     [
         lambda: Breaker(failure_threshold=0),
+        lambda: Breaker(failure_threshold=cast(Any, 2.5)),
         lambda: Breaker(reset_timeout=-1),
         lambda: OutageGuard(failure_rate=0),
         lambda: OutageGuard(minimum=0),

@@ -185,7 +185,13 @@ async def test_slower_than_a_message_may_be_held_it_waits_in_the_queue() -> None
 
 @pytest.mark.parametrize(
     "options",
-    [{"max_per_second": 0}, {"max_per_second": "10"}, {"burst": 0}, {"per": "planet"}],
+    [
+        {"max_per_second": 0},
+        {"max_per_second": "10"},
+        {"burst": 0},
+        {"burst": 1.5},
+        {"per": "planet"},
+    ],
 )
 def test_what_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="RateLimit"):

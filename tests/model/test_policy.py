@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -85,6 +85,8 @@ def test_a_number_of_deliveries_counts_the_first() -> None:
     )
     with pytest.raises(ConfigError, match=r"deliveries\(0\)"):
         Retry.deliveries(0)
+    with pytest.raises(ConfigError, match=r"deliveries\('3'\)"):
+        Retry.deliveries(cast(Any, "3"))
 
 
 def test_a_publishers_policy_is_held_to_the_consumers_limits() -> None:

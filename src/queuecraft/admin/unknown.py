@@ -52,3 +52,6 @@ class UnknownQueue(QueueError):
         return cls(
             f"there is no queue {name!r}; {hint}", broker=broker, operation=operation, queue=name
         )
+
+
+UnknownQueue.__module__ = "queuecraft"  # as its user imports it

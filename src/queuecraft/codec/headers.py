@@ -41,6 +41,8 @@ TRACEBACK = "x-traceback"
 FAILED_AT = "x-failed-at"
 REASON = "x-reason"
 ATTEMPTS = "x-attempts"
+DEAD_RETRY_COUNT = "x-dead-retry-count"
+"""Failures of a dead letter in a worker of dead letters; `x-retry-count` is part of its story."""
 
 TRACEPARENT = "traceparent"
 TRACESTATE = "tracestate"
@@ -59,6 +61,7 @@ DEAD_LETTER = frozenset(
         FAILED_AT,
         REASON,
         ATTEMPTS,
+        DEAD_RETRY_COUNT,
     }
 )
 """What a dead letter has and its original had not; a redrive takes them off again."""

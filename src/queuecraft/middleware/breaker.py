@@ -17,7 +17,7 @@ from queuecraft.model.errors import (
 )
 from queuecraft.model.message import Message
 from queuecraft.model.outcome import Postponed
-from queuecraft.model.policy import is_number
+from queuecraft.model.policy import is_number, is_whole
 from queuecraft.runtime.connection import Connection
 from queuecraft.runtime.engine import Engine
 from queuecraft.runtime.facts import CircuitChanged, CircuitState, Facts
@@ -53,7 +53,7 @@ class Breaker:
         reset_timeout: float = 30.0,
         counts: Counts | None = None,
     ) -> None:
-        if not is_number(failure_threshold) or failure_threshold < 1:
+        if not is_whole(failure_threshold) or failure_threshold < 1:
             raise ConfigError(
                 f"failure_threshold={failure_threshold!r}: expected a whole number from 1 on"
             )

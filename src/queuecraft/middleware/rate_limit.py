@@ -9,7 +9,7 @@ from typing import Any, Literal
 from queuecraft.model.errors import ConfigError
 from queuecraft.model.message import Message
 from queuecraft.model.outcome import Postponed
-from queuecraft.model.policy import is_number
+from queuecraft.model.policy import is_number, is_whole
 from queuecraft.runtime.engine import Engine
 from queuecraft.runtime.handler import Handle
 
@@ -38,7 +38,7 @@ class RateLimit:
     ) -> None:
         if not is_number(max_per_second) or not 0 < max_per_second < float("inf"):
             raise ConfigError(f"RateLimit({max_per_second!r}): expected messages a second above 0")
-        if not is_number(burst) or burst < 1:
+        if not is_whole(burst) or burst < 1:
             raise ConfigError(f"RateLimit(burst={burst!r}): expected a whole number from 1 on")
         if not callable(per) and per not in _NAMES:
             raise ConfigError(f"RateLimit(per={per!r}): expected all, queue, key or a function")
@@ -74,8 +74,9 @@ class RateLimit:
             at = now()
             if promised or bucket.next > at:
                 return limited(message)
-            full = at - ahead
-            bucket.next = (bucket.next if bucket.next > full else full) + interval
+            if bucket.next < at - ahead:  # it is full
+                bucket.next = at - ahead
+            bucket.next += interval
             return handle(message)
 
         return limited_together

@@ -83,7 +83,7 @@ class Retry:
         >>> Retry.deliveries(5).max_retries
         4
         """
-        if total < 1:
+        if not is_whole(total) or total < 1:
             raise ConfigError(f"Retry.deliveries({total!r}): expected a whole number from 1 on")
         return cls(
             max_retries=total - 1,

@@ -8,6 +8,7 @@ from queuecraft.codec.attempts import Attempt, and_one_more
 from queuecraft.codec.headers import (
     ATTEMPTS,
     DEAD_LETTER,
+    DEAD_RETRY_COUNT,
     ERROR,
     ERROR_TYPE,
     FAILED_AT,
@@ -30,11 +31,6 @@ from queuecraft.model.envelope import Delivery, Outgoing
 from queuecraft.model.outcome import CRASH_LOOP, EXPIRED, Failure
 from queuecraft.model.queue import DeadLetterTarget
 from queuecraft.model.types import HeaderValue
-
-DEAD_RETRY_COUNT = "x-dead-retry-count"
-"""Failures of a dead letter in a worker of dead letters; `x-retry-count` is part of its story."""
-
-_STORY = DEAD_LETTER | {DEAD_RETRY_COUNT}
 
 
 def retry_of(
@@ -82,7 +78,7 @@ def dead_letter_of(
         story[ERROR] = trim(failure.error, MAX_ERROR)
         story[ERROR_TYPE] = trim(failure.error_type, MAX_ERROR)
         story[TRACEBACK] = trim(failure.traceback, MAX_TRACEBACK, tail=True)
-    headers = {name: value for name, value in headers.items() if name not in _STORY}
+    headers = {name: value for name, value in headers.items() if name not in DEAD_LETTER}
     headers.update(story)
     _fit(headers)
     return msgspec.structs.replace(
@@ -106,7 +102,7 @@ def redrive_of(
     headers = {
         name: value
         for name, value in strip_broker_owned(sent.headers).items()
-        if name not in _STORY and name != REDELIVERIES
+        if name not in DEAD_LETTER and name != REDELIVERIES
     }
     if replay_id is not None:
         headers[REPLAY_ID] = replay_id

@@ -96,7 +96,8 @@ async def _introduce(
     assert isinstance(tune, commands.Connection.Tune)
     wire.frame_max = max(FRAME_MIN, min(tune.frame_max or FRAME_MAX, FRAME_MAX))
     wire.channel_max = min(tune.channel_max or CHANNEL_MAX, CHANNEL_MAX)
-    # A broker may be told to ask for none; its word counts, and the shorter of two.
+    # The shorter of two. A broker that asks for none is beaten to all the same: how else would
+    # either know that the other is gone?
     seconds = min(heartbeat, tune.heartbeat) if tune.heartbeat else heartbeat
     wire.write_command(
         commands.Connection.TuneOk(wire.channel_max, wire.frame_max, max(1, round(seconds)))

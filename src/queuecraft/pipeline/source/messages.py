@@ -29,10 +29,9 @@ from queuecraft.model.settings import Settings
 from queuecraft.pipeline.archive import joined
 from queuecraft.pipeline.source.form import COLUMNS, PAYLOAD, Form
 from queuecraft.runtime.options import MAX_KEY, is_text
-from queuecraft.runtime.successor import DEAD_RETRY_COUNT
 
 JSON = "application/json"
-_OURS = (RESERVED | {DEAD_RETRY_COUNT}) - {RETRY_POLICY}
+_OURS = RESERVED - {RETRY_POLICY}
 _NOTHING = (None,) * 8
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
