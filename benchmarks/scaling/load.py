@@ -34,16 +34,18 @@ def load(size: int) -> Load:
     return Load("x" * (size - AROUND))
 
 
-async def at_once(publish: Callable[[int], Awaitable[object]], count: int) -> float:
-    """Seconds for so many publishes, a hundred under way at a time."""
+async def at_once(
+    do: Callable[[int], Awaitable[object]], count: int, under_way: int = IN_FLIGHT
+) -> float:
+    """Seconds for doing it so many times, some under way at a time."""
     numbers = iter(range(count))
 
-    async def publish_on() -> None:
+    async def go_on() -> None:
         for number in numbers:
-            await publish(number)
+            await do(number)
 
     started = perf_counter()
-    await asyncio.gather(*(publish_on() for _ in range(IN_FLIGHT)))
+    await asyncio.gather(*(go_on() for _ in range(under_way)))
     return perf_counter() - started
 
 

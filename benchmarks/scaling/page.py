@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.page import BROKERS, when
 from benchmarks.page import machine as machine_of
 from benchmarks.plot import Line, chart, curves
-from benchmarks.scaling.axes import AXES, COMPUTING, WAITING, Axis
+from benchmarks.scaling.axes import AXES, COMPUTING, DECLARING, WAITING, Axis
 from benchmarks.scaling.findings import Curve, Findings
 
 TEMPLATE = Path(__file__).parents[1] / "templates" / "scaling.md"
@@ -16,9 +16,10 @@ TEMPLATE = Path(__file__).parents[1] / "templates" / "scaling.md"
 TEXTS = {
     "size": "Messages of so many bytes of JSON, published with 100 under way and handled by 8 "
     "handlers that hold 8 at a time.",
-    "queues": "So many queues are declared, each with its dead-letter queue and an event of its "
-    "own; then messages are published to all of them in turn. What it takes to make a queue is "
-    "beside it. Where the time for making them ran out, the row says how far it came.",
+    "queues": f"So many queues are declared, {DECLARING} at a time, each with its dead-letter "
+    "queue and an event of its own; then messages are published to all of them in turn. What it "
+    "takes to make a queue is beside it. Where the time for making them ran out, the row says how "
+    "far it came.",
     "backlog": "So many messages wait already; then more are published, and as many handled.",
     "concurrency": "One process with so many handlers at once: handlers that do nothing, and "
     f"handlers that wait for {1000 * WAITING:g} ms, as for a database.",
