@@ -112,7 +112,7 @@ class Admin:
         ...         await qc.admin.inspect("biling")
         >>> asyncio.run(main())
         Traceback (most recent call last):
-        queuecraft.admin.unknown.UnknownQueue: there is no queue 'biling'; did you mean ...
+        queuecraft.UnknownQueue: there is no queue 'biling'; did you mean ...
         """
         async with self._broker() as driver:
             return await self._info(driver, queue, "inspect")
