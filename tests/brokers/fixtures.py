@@ -4,33 +4,39 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import pytest
 
+from tests.brokers.broker import Broker
 from tests.brokers.installation import KCAT, Unavailable, ensure, in_ci
-from tests.brokers.kafka import VARIABLE as KAFKA_VARIABLE
 from tests.brokers.kafka import Kafka
 from tests.brokers.kcat import Kcat
-from tests.brokers.rabbitmq import VARIABLE, RabbitMQ
-from tests.brokers.redis import VARIABLE as REDIS_VARIABLE
+from tests.brokers.rabbitmq import RabbitMQ
 from tests.brokers.redis import Redis
 
 NOT_TESTED = "NOT TESTED, "
 
+B = TypeVar("B", bound=Broker[Any])
+
+
+def for_a_run(kind: type[B]) -> Iterator[B]:
+    """One broker for all tests of a run, started by the first that asks.
+
+    A test that kills it may leave it so: a fixture that gives its URL starts it again.
+    """
+    try:
+        broker = kind.from_environment().__enter__()
+    except Unavailable as reason:
+        do_without(f"{kind.__name__}: {reason}, or name a server in {kind.variable}")
+    with broker:
+        yield broker
+
 
 @pytest.fixture(scope="session")
 def rabbitmq() -> Iterator[RabbitMQ]:
-    """One RabbitMQ for all tests of a run, started by the first that asks.
-
-    A test that kills it may leave it so: `rabbitmq_url` starts it again.
-    """
-    try:
-        broker = RabbitMQ.from_environment().__enter__()
-    except Unavailable as reason:
-        do_without(f"RabbitMQ: {reason}, or name a server in {VARIABLE}")
-    with broker:
-        yield broker
+    """The RabbitMQ of this run."""
+    yield from for_a_run(RabbitMQ)
 
 
 @pytest.fixture
@@ -43,16 +49,8 @@ def rabbitmq_url(rabbitmq: RabbitMQ) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def redis() -> Iterator[Redis]:
-    """One Redis for all tests of a run, started by the first that asks.
-
-    A test that kills it may leave it so: `redis_url` starts it again.
-    """
-    try:
-        server = Redis.from_environment().__enter__()
-    except Unavailable as reason:
-        do_without(f"Redis: {reason}, or name a server in {REDIS_VARIABLE}")
-    with server:
-        yield server
+    """The Redis of this run."""
+    yield from for_a_run(Redis)
 
 
 @pytest.fixture
@@ -65,16 +63,8 @@ def redis_url(redis: Redis) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[Kafka]:
-    """One Kafka for all tests of a run, started by the first that asks.
-
-    A test that kills it may leave it so: `kafka_url` starts it again.
-    """
-    try:
-        broker = Kafka.from_environment().__enter__()
-    except Unavailable as reason:
-        do_without(f"Kafka: {reason}, or name a server in {KAFKA_VARIABLE}")
-    with broker:
-        yield broker
+    """The Kafka of this run."""
+    yield from for_a_run(Kafka)
 
 
 @pytest.fixture

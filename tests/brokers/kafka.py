@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Self
 from urllib.parse import unquote, urlsplit
 
-import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from tests.brokers.broker import Broker
 from tests.brokers.distribution import CREDENTIALS
-from tests.brokers.kraft import MISNAMED, Kraft
+from tests.brokers.kraft import Kraft
+from tests.brokers.server import MISNAMED
 
 VARIABLE = "QUEUECRAFT_TEST_KAFKA"
 PATIENCE = 20.0
@@ -24,43 +23,28 @@ Value = str | int | float | bool
 """Of a setting of librdkafka."""
 
 
-class Kafka:
-    """A private broker, which a test may kill and freeze, or the one that the environment names.
+class Kafka(Broker[Kraft]):
+    """A private broker, or the one of QUEUECRAFT_TEST_KAFKA=kafka://user:password@host:9092.
 
-    With QUEUECRAFT_TEST_KAFKA=kafka://user:password@host:9092 that one is used, and left running:
-    a test that wants to kill it, or to speak TLS to it, is skipped. A private one is there soon,
-    and slow; a `lasting` one is as it would be in production, for those who measure.
+    A private one is there soon, and slow; a `lasting` one is as it would be in production, for
+    those who measure. Killed, it is two seconds late at the next start, and has all that it had
+    confirmed, as the machine's own memory of it has not ended.
     """
 
+    variable = VARIABLE
+
     def __init__(self, url: str | None = None, *, lasting: bool = False) -> None:
-        self._url = url
-        self._kraft = Kraft(lasting=lasting)
+        super().__init__(Kraft(lasting=lasting), url)
 
     @classmethod
     def from_environment(cls, *, lasting: bool = False) -> Self:
         """The broker that the environment names, else a private one."""
-        return cls(os.environ.get(VARIABLE) or None, lasting=lasting)
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def private(self) -> bool:
-        """Whether it is ours to kill."""
-        return self._url is None
+        return cls(cls.named(), lasting=lasting)
 
     @property
     def url(self) -> str:
         """Where it is. Tests have topics and groups of their own: `prefix()`."""
-        return self._url or self._kraft.url
+        return self._url or self._server.url
 
     @property
     def tls_url(self) -> str:
@@ -71,29 +55,6 @@ class Kafka:
     def sasl_url(self) -> str:
         """The same with a name and a password, by PLAIN or SCRAM-SHA-256."""
         return self.over_sasl(self.url)
-
-    @property
-    def ca_file(self) -> Path:
-        """The authority that signed the broker's certificate, for `localhost` and 127.0.0.1."""
-        return self._own.certificates.authority
-
-    @property
-    def client_cert(self) -> Path:
-        """A client's certificate which the broker trusts, and its key, in one file.
-
-        Not required: a client without one is let in, a client with a stranger's is not.
-        """
-        return self._own.certificates.client
-
-    @property
-    def pid(self) -> int:
-        """The process id of the broker."""
-        return self._own.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether it was started and has not ended; a frozen broker runs."""
-        return self._own.running
 
     def over_tls(self, url: str, *, misnamed: bool = False) -> str:
         """The same place over TLS; `misnamed`: by an address that is not in its certificate."""
@@ -121,42 +82,8 @@ class Kafka:
         try:
             yield f"{self.url}{'&' if '?' in self.url else '?'}prefix={name}"
         finally:
-            if not self.private or (self._kraft.running and not self._kraft.frozen):
+            if self._there:
                 _forget(self.url, name)
-
-    def start(self) -> None:
-        """See that it runs, on the data it has: after this it is neither down nor frozen."""
-        if self.private:
-            self._kraft.start()
-
-    def stop(self) -> None:
-        """Shut it down as an operator would."""
-        self._own.stop()
-
-    def kill(self) -> None:
-        """End it as `kill -9` does: connections break. It is two seconds late at the next start.
-
-        What it had confirmed is there again, as the machine's own memory of it has not ended.
-        """
-        self._own.kill()
-
-    def freeze(self) -> None:
-        """Stop it in its tracks: connections stay open, and nothing answers."""
-        self._own.freeze()
-
-    def thaw(self) -> None:
-        """Let it go on after `freeze()`."""
-        self._own.thaw()
-
-    def close(self) -> None:
-        """End it and remove all it had, if it is ours."""
-        self._kraft.close()
-
-    @property
-    def _own(self) -> Kraft:
-        if not self.private:
-            pytest.skip(f"needs a broker of its own, and {VARIABLE} names one that is not")
-        return self._kraft
 
 
 def client(url: str, **more: Value) -> dict[str, Value]:

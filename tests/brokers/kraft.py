@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import socket
 import struct
-import time
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
-from typing import Self
 
 from tests.brokers.certificates import Certificates
 from tests.brokers.distribution import CREDENTIALS, Distribution
-from tests.brokers.port import Port
-from tests.brokers.process import Process, ProcessFailed, usual_environment
-from tests.brokers.room import room
-
-PATIENCE = 50.0  # a start takes two seconds, after a kill four; a busy machine may need some more
-MISNAMED = "127.0.0.2"  # loopback as well, but not in the certificate
+from tests.brokers.process import Process
+from tests.brokers.server import MISNAMED, Server
 
 _LISTENERS: Mapping[str, str] = {
     "plain": "PLAINTEXT",
@@ -65,47 +57,17 @@ _USUAL: Mapping[str, str] = {
 }
 
 
-class Kraft:
+class Kraft(Server):
     """Broker and controller in one Java. Settings are those of its file."""
 
+    name = "Kafka"
+    patience = 50.0  # it takes two seconds, after a kill four; a busy machine may need some more
+
     def __init__(self, settings: Mapping[str, str] | None = None, *, lasting: bool = False) -> None:
-        self.frozen = False
+        super().__init__()
         self._lasting = lasting
         self._settings = settings or {}
         self._advertised: int | None = None
-        self._folder: Path | None = None
-        self._ports: dict[str, Port] = {}
-        self._process: Process | None = None
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def folder(self) -> Path:
-        """All it has: settings, certificates, data, log."""
-        assert self._folder is not None, "the broker was never started"
-        return self._folder
-
-    @property
-    def certificates(self) -> Certificates:
-        return Certificates(self.folder / "certificates")
-
-    @property
-    def pid(self) -> int:
-        """The process id of the Java virtual machine."""
-        return self._process.pid if self._process else 0
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.running
 
     @property
     def url(self) -> str:
@@ -113,49 +75,7 @@ class Kraft:
 
     def port(self, name: str = "plain") -> int:
         """The number of `plain`, `tls`, `sasl` or `sasl_tls`; it stays the same over a restart."""
-        return self._ports[name].number
-
-    def start(self) -> None:
-        """Start it if it does not run, on the data it has; it answers afterwards."""
-        if self.frozen:
-            self.thaw()
-        if self._process is None:
-            self._prepare(Distribution.get())
-        assert self._process is not None
-        self._process.start()
-        deadline = time.monotonic() + PATIENCE
-        while not _coordinates(self.port()):
-            if not self._process.running or time.monotonic() > deadline:
-                what = "does not answer" if self._process.running else "ended"
-                raise ProcessFailed(f"Kafka {what}:\n{self._process.output[-4000:]}")
-            time.sleep(0.02)
-
-    def stop(self) -> None:
-        """Shut it down as an operator would."""
-        if self.running:
-            assert self._process is not None
-            self.thaw()
-            self._process.send(signal.SIGTERM)
-            self._process.wait(PATIENCE)
-
-    def kill(self) -> None:
-        """End it as `kill -9` does."""
-        if self._process is not None:
-            self.frozen = False
-            self._process.kill()
-
-    def freeze(self) -> None:
-        """Stop it in its tracks: connections stay open, and nothing answers."""
-        assert self._process is not None
-        self._process.send(signal.SIGSTOP)
-        self.frozen = True
-
-    def thaw(self) -> None:
-        """Let it go on."""
-        if self.frozen and self.running:
-            assert self._process is not None
-            self._process.send(signal.SIGCONT)
-        self.frozen = False
+        return super().port(name)
 
     def advertise(self, port: int) -> None:
         """Start it anew, and have it send clients of `url` to another port: a proxy's.
@@ -167,19 +87,9 @@ class Kraft:
         self._configure()
         self.start()
 
-    def close(self) -> None:
-        """End it and leave nothing behind."""
-        if self._process is not None:
-            self._process.close()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        for port in self._ports.values():
-            port.close()
-        self._folder = self._process = None
-
-    def _prepare(self, distribution: Distribution) -> None:
-        self._ports = {name: Port() for name in _LISTENERS}
-        self._folder = room("kafka")
+    def _prepare(self) -> Process:
+        distribution = Distribution.get()
+        self._move_in(*_LISTENERS)
         Certificates.make(self.folder / "certificates")
         shutil.copytree(distribution.data, self.folder / "data")
         self._configure()
@@ -187,14 +97,13 @@ class Kraft:
             f"-XX:SharedArchiveFile={distribution.classes}",
             f"-Djava.io.tmpdir={self.folder}",  # for what it unpacks from the jars
         )
-        self._process = Process(
-            distribution.command(
-                "kafka.Kafka", "server.properties", options=options, lasting=self._lasting
-            ),
-            folder=self.folder,
-            log=self.folder / "kafka.output",
-            environment=usual_environment(self.folder),
+        command = distribution.command(
+            "kafka.Kafka", "server.properties", options=options, lasting=self._lasting
         )
+        return self._program(*command)
+
+    def _answers(self) -> bool:
+        return _coordinates(self.port())
 
     def _configure(self) -> None:
         settings = {**_USUAL, **self._network(), **self._security(), **self._settings}

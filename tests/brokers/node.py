@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import secrets
-import shutil
-import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from tests.brokers.certificates import Certificates
 from tests.brokers.installation import EPMD, RABBITMQ, RABBITMQ_SERVER, ensure
-from tests.brokers.port import Port
 from tests.brokers.process import Process, ProcessFailed, usual_environment
-from tests.brokers.room import room
-
-PATIENCE = 50.0  # a start takes about five seconds; a busy machine may need some more
-MISNAMED = "127.0.0.2"  # loopback as well, but not in the certificate
+from tests.brokers.server import MISNAMED, Server
 
 # Limits are low so that a small machine will do; they raise alarms, they reserve nothing.
 _SETTINGS = """
@@ -49,98 +41,49 @@ log.file.level = info
 """
 
 
-class Node:
+class Node(Server):
     """The server and the `epmd` it registers with, both started here and ended here.
 
     Nothing is shared with a RabbitMQ the machine may run as a service: not a port, not a file, not
     the cookie, not `epmd`.
     """
 
+    name = "RabbitMQ"
+    patience = 50.0  # a start takes about five seconds; a busy machine may need some more
+
     def __init__(self) -> None:
-        self.frozen = False
-        self._folder: Path | None = None
+        super().__init__()
         self._greeted = False
-        self._ports: dict[str, Port] = {}
         self._environment: dict[str, str] = {}
-        self._epmd: Process | None = None
-        self._server: Process | None = None
-
-    @property
-    def folder(self) -> Path:
-        """All it has: settings, cookie, certificates, data, log."""
-        assert self._folder is not None, "the broker was never started"
-        return self._folder
-
-    @property
-    def certificates(self) -> Certificates:
-        return Certificates(self.folder / "certificates")
-
-    @property
-    def pid(self) -> int:
-        """The process id of the Erlang virtual machine."""
-        return self._server.pid if self._server else 0
-
-    @property
-    def running(self) -> bool:
-        return self._server is not None and self._server.running
 
     @property
     def ready(self) -> bool:
         """Whether it can be asked something."""
         return self.running and self._greeted and not self.frozen
 
-    def port(self, name: str) -> int:
-        """The number of `amqp`, `amqps` or `management`; it stays the same over a restart."""
-        return self._ports[name].number
+    @property
+    def log(self) -> Path:
+        return self.folder / "rabbitmq.log"
 
     def start(self) -> None:
         """Start it if it does not run, on the data it has; it takes connections afterwards."""
-        if self.frozen:
-            self.thaw()
-        if self._server is None:
-            ensure(RABBITMQ)
-            self._prepare()
-        assert self._epmd is not None
-        assert self._server is not None
-        if self.ready:
-            return
-        self._greeted = False
-        self._epmd.start()
-        self._until(lambda: _listens(self._ports["epmd"].number), self._epmd)
-        self._server.start()
-        # It opens the port for AMQP last, after its plugins and after it has its queues back.
-        self._until(lambda: _greets(self.port("amqp")), self._server)
-        self._greeted = True
+        self.thaw()
+        if not self.ready:
+            self._greeted = False
+            super().start()
+            self._greeted = True
 
     def stop(self) -> None:
         """Shut it down as an operator would: it tells its clients, and writes what it has."""
-        if self.running:
-            assert self._server is not None
-            self.thaw()
-            self._greeted = False
-            self._server.send(signal.SIGTERM)
-            self._server.wait(PATIENCE)
+        self._greeted = False
+        super().stop()
 
     def kill(self) -> None:
         """End it as `kill -9` does, once it knows its queues by heart."""
-        if self._server is not None:
-            if self.ready:
-                self._until(self._remembers, self._server)
-            self._greeted = self.frozen = False
-            self._server.kill()
-
-    def freeze(self) -> None:
-        """Stop it in its tracks: connections stay open, and nothing answers."""
-        assert self._server is not None
-        self._server.send(signal.SIGSTOP)
-        self.frozen = True
-
-    def thaw(self) -> None:
-        """Let it go on."""
-        if self.frozen and self.running:
-            assert self._server is not None
-            self._server.send(signal.SIGCONT)
-        self.frozen = False
+        if self._process is not None and self.ready:
+            self._until(self._remembers, self._process)
+        self._greeted = False
+        super().kill()
 
     def ctl(self, *arguments: str) -> str:
         """What `rabbitmqctl` answers. It starts an Erlang of its own, which takes its time."""
@@ -152,7 +95,7 @@ class Node:
             capture_output=True,
             encoding="utf-8",
             errors="replace",
-            timeout=PATIENCE,
+            timeout=self.patience,
             check=False,
         )
         if answer.returncode:
@@ -160,30 +103,16 @@ class Node:
             raise ProcessFailed(f"rabbitmqctl {' '.join(arguments)} failed: {said}")
         return answer.stdout
 
-    def close(self) -> None:
-        """End both and leave nothing behind."""
-        # The server first: it would start another epmd in place of the one it misses.
-        for process in (self._server, self._epmd):
-            if process is not None:
-                process.close()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        for port in self._ports.values():
-            port.close()
-        self._folder = self._server = self._epmd = None
-
-    def _prepare(self) -> None:
-        self._ports = {
-            name: Port() for name in ("amqp", "amqps", "management", "distribution", "epmd")
-        }
-        self._folder = room("rabbitmq")
+    def _prepare(self) -> Process:
+        ensure(RABBITMQ)
+        self._move_in("amqp", "amqps", "management", "distribution", "epmd")
         Certificates.make(self.folder / "certificates")
         settings = _SETTINGS.format(
             **{name: port.number for name, port in self._ports.items()},
             misnamed=MISNAMED,
             authority=self.certificates.authority,
             server=self.certificates.server,
-            log=self.folder / "rabbitmq.log",
+            log=self.log,
         )
         (self.folder / "rabbitmq.conf").write_text(settings, encoding="utf-8")
         (self.folder / "plugins").write_text(
@@ -197,7 +126,7 @@ class Node:
             **usual_environment(self.folder),
             "ERL_CRASH_DUMP_SECONDS": "0",
             "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "ERL_EPMD_PORT": str(self._ports["epmd"].number),
+            "ERL_EPMD_PORT": str(self.port("epmd")),
             # For every Erlang that is started, rabbitmqctl's as well. Left to itself it would
             # listen on all addresses and leave an epmd behind as a daemon.
             "ERL_FLAGS": "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1}",
@@ -205,11 +134,11 @@ class Node:
             "RABBITMQ_CONFIG_FILE": str(self.folder / "rabbitmq.conf"),
             "RABBITMQ_CTL_DIST_PORT_MAX": "0",
             "RABBITMQ_CTL_DIST_PORT_MIN": "0",
-            "RABBITMQ_DIST_PORT": str(self._ports["distribution"].number),
+            "RABBITMQ_DIST_PORT": str(self.port("distribution")),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "plugins"),
             "RABBITMQ_LOG_BASE": str(self.folder),
             "RABBITMQ_MNESIA_BASE": str(self.folder / "data"),
-            "RABBITMQ_NODENAME": f"queuecraft-{self._ports['amqp'].number}@localhost",
+            "RABBITMQ_NODENAME": f"queuecraft-{self.port('amqp')}@localhost",
             "RABBITMQ_PID_FILE": str(self.folder / "pid"),
             # How old the numbers of a quorum queue may be; there is no other place to say so.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-rabbit quorum_tick_interval 250",
@@ -221,16 +150,25 @@ class Node:
         server = RABBITMQ_SERVER.find()
         assert epmd is not None
         assert server is not None
-        self._epmd = self._process(epmd, "-port", str(self._ports["epmd"].number))
-        self._server = self._process(server)
-
-    def _process(self, *command: str) -> Process:
-        return Process(
-            command,
-            folder=self.folder,
-            log=self.folder / f"{Path(command[0]).name}.output",
-            environment=self._environment,
+        self._companion = self._program(
+            epmd, "-port", str(self.port("epmd")), environment=self._environment
         )
+        return self._program(server, environment=self._environment)
+
+    def _answers(self) -> bool:
+        # It opens the port for AMQP last, after its plugins and after it has its queues back.
+        return _greets(self.port("amqp"))
+
+    def _launch(self, process: Process) -> None:
+        assert self._companion is not None
+        self._companion.start()
+        self._until(lambda: _listens(self.port("epmd")), self._companion)
+        super()._launch(process)
+
+    def _said(self, process: Process) -> str:
+        there = self.log.exists()
+        said = self.log.read_text(encoding="utf-8", errors="replace") if there else ""
+        return f"{process.output[-2000:]}{said[-4000:]}"
 
     def _remembers(self) -> bool:
         """Whether its register of quorum queues is on the disk.
@@ -241,16 +179,6 @@ class Node:
         registers = self.folder.glob("data/*/quorum/*/names.dets")
         # Erlang's tables have their state in the third word: 1 if they are in order.
         return all(register.read_bytes()[8:12] == b"\0\0\0\1" for register in registers)
-
-    def _until(self, condition: Callable[[], bool], process: Process) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not condition():
-            if not process.running or time.monotonic() > deadline:
-                what = "does not answer" if process.running else "ended"
-                log = self.folder / "rabbitmq.log"
-                said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-                raise ProcessFailed(f"RabbitMQ {what}:\n{process.output[-2000:]}{said[-4000:]}")
-            time.sleep(0.05)
 
 
 def _beside(name: str) -> str:

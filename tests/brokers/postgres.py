@@ -8,7 +8,6 @@ import secrets
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,13 +16,12 @@ from urllib.parse import quote
 
 import psycopg
 
+from tests.brokers.broker import Broker
 from tests.brokers.installation import Program, Unavailable, ensure
-from tests.brokers.port import Port
-from tests.brokers.process import Process, ProcessFailed, usual_environment
-from tests.brokers.room import room
+from tests.brokers.process import Process, usual_environment
+from tests.brokers.server import Server
 
 VARIABLE = "QUEUECRAFT_TEST_POSTGRES"
-PATIENCE = 30.0
 
 # It holds nothing that is worth a wait for the disk.
 _SETTINGS = (
@@ -44,40 +42,71 @@ class _Postgres(Program):
 POSTGRES = (_Postgres("postgres", "postgresql"), _Postgres("initdb", "postgresql"))
 
 
-class Postgres:
-    """A private server, on loopback, in a temporary folder, on a port of its own; or the one that
-    QUEUECRAFT_TEST_POSTGRES=postgresql://user:password@host/database names, which is left running.
-    """
+class PostgresServer(Server):
+    """A server that is ours alone."""
+
+    name = "PostgreSQL"
+    patience = 30.0
+    farewell = signal.SIGINT  # which does not wait for its clients
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port('postgres')}/postgres"
+
+    def close(self) -> None:
+        """End it in order, as it has processes of its own, and leave nothing behind."""
+        self.stop()
+        super().close()
+
+    def _prepare(self) -> Process:
+        ensure(POSTGRES)
+        self._move_in("postgres")
+        before = _unprivileged(self.folder)
+        server, initdb = (program.find() for program in POSTGRES)
+        assert server is not None
+        assert initdb is not None
+        data = str(self.folder / "data")
+        environment = usual_environment(self.folder)
+        answer = subprocess.run(
+            [*before, initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "-N"],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=self.patience,
+            check=False,
+        )
+        if answer.returncode:
+            raise Unavailable(f"initdb fails: {answer.stderr.strip()[-500:]}")
+        return self._program(
+            *before, server, "-D", data, "-p", str(self.port("postgres")), *_SETTINGS
+        )
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self.url, connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+class Postgres(Broker[PostgresServer]):
+    """A private server, or QUEUECRAFT_TEST_POSTGRES=postgresql://user:password@host/database."""
+
+    variable = VARIABLE
 
     def __init__(self, url: str | None = None) -> None:
-        self._url = url
-        self._folder: Path | None = None
-        self._port: Port | None = None
-        self._process: Process | None = None
+        super().__init__(PostgresServer(), url)
 
     @classmethod
     def from_environment(cls) -> Self:
         """The server that the environment names, else a private one."""
-        return cls(os.environ.get(VARIABLE) or None)
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        return cls(cls.named())
 
     @property
     def url(self) -> str:
         """Where it is. Tests have a schema of their own: `schema()`."""
-        if self._url is not None:
-            return self._url
-        assert self._port is not None, "the server was never started"
-        return f"postgresql://postgres@127.0.0.1:{self._port.number}/postgres"
+        return self._url or self._server.url
 
     @contextmanager
     def schema(self) -> Generator[str]:
@@ -91,72 +120,6 @@ class Postgres:
         finally:
             with psycopg.connect(self.url, autocommit=True) as connection:
                 connection.execute(f"DROP SCHEMA {name} CASCADE".encode())
-
-    def start(self) -> None:
-        """Start it, unless it runs; it takes connections afterwards."""
-        if self._url is not None:
-            return
-        if self._process is None:
-            ensure(POSTGRES)
-            self._prepare()
-        assert self._process is not None
-        self._process.start()
-        deadline = time.monotonic() + PATIENCE
-        while not self._answers():
-            if not self._process.running or time.monotonic() > deadline:
-                raise ProcessFailed(f"PostgreSQL does not answer:\n{self._process.output[-4000:]}")
-            time.sleep(0.02)
-
-    def stop(self) -> None:
-        """Shut it down, connections and all; the data stays."""
-        if self._process is not None and self._process.running:
-            self._process.send(signal.SIGINT)
-            self._process.wait(PATIENCE)
-
-    def close(self) -> None:
-        """End it and leave nothing behind, if it is ours."""
-        self.stop()
-        if self._process is not None:
-            self._process.close()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        if self._port is not None:
-            self._port.close()
-        self._folder = self._process = self._port = None
-
-    def _prepare(self) -> None:
-        self._port = Port()
-        self._folder = room("postgres")
-        before = _unprivileged(self._folder)
-        server, initdb = (program.find() for program in POSTGRES)
-        assert server is not None
-        assert initdb is not None
-        data = str(self._folder / "data")
-        environment = usual_environment(self._folder)
-        answer = subprocess.run(
-            [*before, initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "-N"],
-            cwd=self._folder,
-            env=environment,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=PATIENCE,
-            check=False,
-        )
-        if answer.returncode:
-            raise Unavailable(f"initdb fails: {answer.stderr.strip()[-500:]}")
-        self._process = Process(
-            [*before, server, "-D", data, "-p", str(self._port.number), *_SETTINGS],
-            folder=self._folder,
-            log=self._folder / "postgres.output",
-            environment=environment,
-        )
-
-    def _answers(self) -> bool:
-        try:
-            psycopg.connect(self.url, connect_timeout=2).close()
-        except psycopg.OperationalError:
-            return False
-        return True
 
 
 def _unprivileged(folder: Path) -> Sequence[str]:

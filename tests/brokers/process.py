@@ -29,7 +29,7 @@ class Process:
         self.pid = 0
         self._command = command
         self._folder = folder
-        self._log = log
+        self.log = log
         self._environment = environment
         self._leash: subprocess.Popen[bytes] | None = None
 
@@ -42,7 +42,7 @@ class Process:
     def output(self) -> str:
         """Everything it has printed."""
         try:
-            return self._log.read_text(encoding="utf-8", errors="replace")
+            return self.log.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             return ""
 
@@ -52,7 +52,7 @@ class Process:
             return
         self._let_go()
         self._leash = subprocess.Popen(
-            [sys.executable, "-I", "-S", LEASH, self._log, self._folder, *self._command],
+            [sys.executable, "-I", "-S", LEASH, self.log, self._folder, *self._command],
             cwd=self._folder,
             env=dict(self._environment),
             stdin=subprocess.PIPE,

@@ -6,57 +6,42 @@ import os
 import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-import pytest
-
+from tests.brokers.broker import Broker
 from tests.brokers.management import Management, quoted
-from tests.brokers.node import MISNAMED, Node
+from tests.brokers.node import Node
+from tests.brokers.server import MISNAMED
 
 VARIABLE = "QUEUECRAFT_TEST_RABBITMQ"
 MANAGEMENT_VARIABLE = "QUEUECRAFT_TEST_RABBITMQ_MANAGEMENT"
 
 
-class RabbitMQ:
-    """A private broker, which a test may kill and freeze, or the one that the environment names.
+class RabbitMQ(Broker[Node]):
+    """A private broker, or the one of QUEUECRAFT_TEST_RABBITMQ=amqp://user:password@host:5672.
 
-    With QUEUECRAFT_TEST_RABBITMQ=amqp://user:password@host:5672 that one is used, and left running:
-    a test that wants to kill it, or to speak TLS to it, is skipped. Its management interface is
-    expected on port 15672, or where QUEUECRAFT_TEST_RABBITMQ_MANAGEMENT says.
+    The management interface of that one is expected on port 15672, or where
+    QUEUECRAFT_TEST_RABBITMQ_MANAGEMENT says. To stop it takes six seconds. To kill it may take one,
+    until RabbitMQ has saved the names of new quorum queues, which it would forget otherwise, with
+    all they hold.
     """
 
+    variable = VARIABLE
+
     def __init__(self, url: str | None = None, management_url: str | None = None) -> None:
-        self._url = url
+        super().__init__(Node(), url)
         self._management_url = management_url
-        self._node = Node()
 
     @classmethod
     def from_environment(cls) -> Self:
         """The broker that the environment names, else a private one."""
-        return cls(os.environ.get(VARIABLE) or None, os.environ.get(MANAGEMENT_VARIABLE) or None)
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def private(self) -> bool:
-        """Whether it is ours to kill."""
-        return self._url is None
+        return cls(cls.named(), os.environ.get(MANAGEMENT_VARIABLE) or None)
 
     @property
     def url(self) -> str:
         """Into the virtual host that every broker has, `/`. Tests have their own: `vhost()`."""
-        return self._url or f"amqp://guest:guest@127.0.0.1:{self._node.port('amqp')}/%2F"
+        return self._url or f"amqp://guest:guest@127.0.0.1:{self._server.port('amqp')}/%2F"
 
     @property
     def tls_url(self) -> str:
@@ -72,35 +57,12 @@ class RabbitMQ:
             parts = urlsplit(self._url)
             credentials, at, _ = parts.netloc.rpartition("@")
             return f"http://{credentials}{at}{parts.hostname}:15672"
-        return f"http://guest:guest@127.0.0.1:{self._node.port('management')}"
+        return f"http://guest:guest@127.0.0.1:{self._server.port('management')}"
 
     @property
     def management(self) -> Management:
         """What the broker says of its queues, bindings and connections."""
         return Management(self.management_url)
-
-    @property
-    def ca_file(self) -> Path:
-        """The authority that signed the broker's certificate, for `localhost` and 127.0.0.1."""
-        return self._own.certificates.authority
-
-    @property
-    def client_cert(self) -> Path:
-        """A client's certificate which the broker trusts, and its key, in one file.
-
-        Not required: a client without one is let in, a client with a stranger's is not.
-        """
-        return self._own.certificates.client
-
-    @property
-    def pid(self) -> int:
-        """The process id of the broker."""
-        return self._own.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether it was started and has not ended; a frozen broker runs."""
-        return self._own.running
 
     def over_tls(self, url: str, *, misnamed: bool = False) -> str:
         """The same place over TLS; `misnamed`: by an address that is not in its certificate."""
@@ -122,36 +84,8 @@ class RabbitMQ:
         try:
             yield place
         finally:
-            if not self.private or self._node.ready:
+            if self._there:
                 self.management.delete_vhost(place)
-
-    def start(self) -> None:
-        """See that it runs, on the data it has: after this it is neither down nor frozen."""
-        if self.private:
-            self._node.start()
-
-    def stop(self) -> None:
-        """Shut it down as an operator would: it closes its connections with a reason.
-
-        RabbitMQ takes six seconds over it.
-        """
-        self._own.stop()
-
-    def kill(self) -> None:
-        """End it as `kill -9` does: connections break, and what was not on the disk is lost.
-
-        It waits up to a second for RabbitMQ to save the names of new quorum queues, which it
-        would forget otherwise, with all they hold.
-        """
-        self._own.kill()
-
-    def freeze(self) -> None:
-        """Stop it in its tracks: connections stay open, and nothing answers."""
-        self._own.freeze()
-
-    def thaw(self) -> None:
-        """Let it go on after `freeze()`."""
-        self._own.thaw()
 
     def ctl(self, *arguments: str) -> str:
         """What `rabbitmqctl` answers. `management` is faster where it can do the same.
@@ -160,12 +94,6 @@ class RabbitMQ:
         """
         return self._own.ctl(*arguments)
 
-    def close(self) -> None:
-        """End it and remove all it had, if it is ours."""
-        self._node.close()
-
     @property
-    def _own(self) -> Node:
-        if not self.private:
-            pytest.skip(f"needs a broker of its own, and {VARIABLE} names one that is not")
-        return self._node
+    def _there(self) -> bool:
+        return not self.private or self._server.ready

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import shutil
-import signal
 import socket
-import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 import hiredis
-import pytest
 
 from queuecraft.drivers.redis.client import pack
+from tests.brokers.broker import Broker
 from tests.brokers.certificates import Certificates
 from tests.brokers.installation import REDIS, REDIS_SERVER, ensure
-from tests.brokers.port import Port
-from tests.brokers.process import Process, ProcessFailed, usual_environment
-from tests.brokers.room import room
+from tests.brokers.process import Process
+from tests.brokers.server import MISNAMED, Server
 
 VARIABLE = "QUEUECRAFT_TEST_REDIS"
-PATIENCE = 20.0
-MISNAMED = "127.0.0.2"  # loopback as well, but not in the certificate
 
 _USUAL: Mapping[str, str] = {
     "appendonly": "yes",
@@ -36,12 +28,15 @@ _USUAL: Mapping[str, str] = {
 }
 
 
-class Server:
-    """A server that is ours alone: on loopback, in a temporary folder, on a port of its own.
+class RedisServer(Server):
+    """A server that is ours alone.
 
     Settings are those of its file; with `tls`, it has a second port and `certificates`. The name of
     the program says whether it is a Redis or a sentinel.
     """
+
+    name = "Redis"
+    patience = 20.0
 
     def __init__(
         self,
@@ -51,43 +46,11 @@ class Server:
         sentinel: bool = False,
         more: str = "",
     ) -> None:
-        self.frozen = False
+        super().__init__()
         self._settings = {**({} if sentinel else _USUAL), **(settings or {})}
         self._tls = tls
         self._sentinel = sentinel
         self._more = more
-        self._folder: Path | None = None
-        self._ports: dict[str, Port] = {}
-        self._process: Process | None = None
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def folder(self) -> Path:
-        """All it has: settings, certificates, data, log."""
-        assert self._folder is not None, "the server was never started"
-        return self._folder
-
-    @property
-    def certificates(self) -> Certificates:
-        return Certificates(self.folder / "certificates")
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid if self._process else 0
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.running
 
     @property
     def url(self) -> str:
@@ -96,67 +59,15 @@ class Server:
 
     def port(self, name: str = "redis") -> int:
         """The number of `redis` or `tls`; it stays the same over a restart."""
-        return self._ports[name].number
-
-    def start(self) -> None:
-        """Start it if it does not run, on the data it has; it takes connections afterwards."""
-        if self.frozen:
-            self.thaw()
-        if self._process is None:
-            ensure(REDIS)
-            self._prepare()
-        assert self._process is not None
-        self._process.start()
-        deadline = time.monotonic() + PATIENCE
-        while not self._answers():
-            if not self._process.running or time.monotonic() > deadline:
-                raise ProcessFailed(f"Redis does not answer:\n{self._process.output[-4000:]}")
-            time.sleep(0.02)
-
-    def stop(self) -> None:
-        """Shut it down as an operator would."""
-        if self.running:
-            assert self._process is not None
-            self.thaw()
-            self._process.send(signal.SIGTERM)
-            self._process.wait(PATIENCE)
-
-    def kill(self) -> None:
-        """End it as `kill -9` does."""
-        if self._process is not None:
-            self.frozen = False
-            self._process.kill()
-
-    def freeze(self) -> None:
-        """Stop it in its tracks: connections stay open, and nothing answers."""
-        assert self._process is not None
-        self._process.send(signal.SIGSTOP)
-        self.frozen = True
-
-    def thaw(self) -> None:
-        """Let it go on."""
-        if self.frozen and self.running:
-            assert self._process is not None
-            self._process.send(signal.SIGCONT)
-        self.frozen = False
+        return super().port(name)
 
     def call(self, *command: str | bytes | int) -> Any:
         """What it answers to a command."""
         return call(self.url, *command)
 
-    def close(self) -> None:
-        """End it and leave nothing behind."""
-        if self._process is not None:
-            self._process.close()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        for port in self._ports.values():
-            port.close()
-        self._folder = self._process = None
-
-    def _prepare(self) -> None:
-        self._ports = {name: Port() for name in ("redis", *(("tls",) if self._tls else ()))}
-        self._folder = room("redis")
+    def _prepare(self) -> Process:
+        ensure(REDIS)
+        self._move_in("redis", *(("tls",) if self._tls else ()))
         settings = {
             "bind": f"127.0.0.1 {MISNAMED}",
             "port": str(self.port()),
@@ -177,12 +88,7 @@ class Server:
         file.write_text("\n".join([*lines, self._more, ""]), encoding="utf-8")
         program = REDIS_SERVER.find()
         assert program is not None
-        self._process = Process(
-            [program, str(file), *(["--sentinel"] if self._sentinel else [])],
-            folder=self.folder,
-            log=self.folder / "redis.output",
-            environment=usual_environment(self.folder),
-        )
+        return self._program(program, str(file), *(["--sentinel"] if self._sentinel else []))
 
     def _answers(self) -> bool:
         with suppress(OSError):
@@ -191,61 +97,23 @@ class Server:
         return False
 
 
-class Redis:
-    """A private server, which a test may kill and freeze, or the one that the environment names.
+class Redis(Broker[RedisServer]):
+    """A private server, or the one of QUEUECRAFT_TEST_REDIS=redis://:password@host:6379/0."""
 
-    With QUEUECRAFT_TEST_REDIS=redis://:password@host:6379/0 that one is used, and left running: a
-    test that wants to kill it, or to speak TLS to it, is skipped.
-    """
+    variable = VARIABLE
 
     def __init__(self, url: str | None = None) -> None:
-        self._url = url
-        self._server = Server(tls=True)
+        super().__init__(RedisServer(tls=True), url)
 
     @classmethod
     def from_environment(cls) -> Self:
         """The server that the environment names, else a private one."""
-        return cls(os.environ.get(VARIABLE) or None)
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def private(self) -> bool:
-        """Whether it is ours to kill."""
-        return self._url is None
+        return cls(cls.named())
 
     @property
     def url(self) -> str:
         """Where it is. Tests have keys of their own: `prefix()`."""
         return self._url or self._server.url
-
-    @property
-    def ca_file(self) -> Path:
-        """The authority that signed its certificate, for `localhost` and 127.0.0.1."""
-        return self._own.certificates.authority
-
-    @property
-    def client_cert(self) -> Path:
-        """A client's certificate which it trusts, and its key, in one file."""
-        return self._own.certificates.client
-
-    @property
-    def pid(self) -> int:
-        return self._own.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether it was started and has not ended; a frozen server runs."""
-        return self._own.running
 
     def over_tls(self, url: str, *, misnamed: bool = False) -> str:
         """The same place over TLS; `misnamed`: by an address that is not in its certificate."""
@@ -261,37 +129,12 @@ class Redis:
         try:
             yield f"{self.url}?prefix={name}"
         finally:
-            if not self.private or (self._server.running and not self._server.frozen):
+            if self._there:
                 self._forget(name)
 
     def call(self, *command: str | bytes | int) -> Any:
         """What it answers to a command."""
         return call(self.url, *command)
-
-    def start(self) -> None:
-        """See that it runs, on the data it has: after this it is neither down nor frozen."""
-        if self.private:
-            self._server.start()
-
-    def stop(self) -> None:
-        """Shut it down as an operator would."""
-        self._own.stop()
-
-    def kill(self) -> None:
-        """End it as `kill -9` does: connections break, and what was not on the disk is lost."""
-        self._own.kill()
-
-    def freeze(self) -> None:
-        """Stop it in its tracks: connections stay open, and nothing answers."""
-        self._own.freeze()
-
-    def thaw(self) -> None:
-        """Let it go on after `freeze()`."""
-        self._own.thaw()
-
-    def close(self) -> None:
-        """End it and remove all it had, if it is ours."""
-        self._server.close()
 
     def _forget(self, name: str) -> None:
         cursor = b"0"
@@ -301,12 +144,6 @@ class Redis:
                 self.call("UNLINK", *keys)
             if cursor == b"0":
                 return
-
-    @property
-    def _own(self) -> Server:
-        if not self.private:
-            pytest.skip(f"needs a server of its own, and {VARIABLE} names one that is not")
-        return self._server
 
 
 def call(url: str, *command: str | bytes | int, timeout: float = 5.0) -> Any:

@@ -19,8 +19,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.brokers.kafka import Kafka, Value, client
 from tests.brokers.kcat import Kcat
-from tests.brokers.kraft import MISNAMED, Kraft
+from tests.brokers.kraft import Kraft
 from tests.brokers.process import ProcessFailed
+from tests.brokers.server import MISNAMED
 from tests.proxy import Proxy
 
 PATIENCE = 20.0

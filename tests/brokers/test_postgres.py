@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import psycopg
 import pytest
 
@@ -19,8 +17,7 @@ def test_a_private_server_gives_schemas_and_leaves_nothing_behind() -> None:
     except Unavailable as reason:
         do_without(f"PostgreSQL: {reason}, or name a server in {VARIABLE}")
     with server:
-        folder = server._folder
-        assert folder is not None
+        folder = server._own.folder
         with server.schema() as one, server.schema() as other:
             with psycopg.connect(one) as connection:
                 connection.execute("CREATE TABLE orders (id TEXT)")
@@ -28,6 +25,6 @@ def test_a_private_server_gives_schemas_and_leaves_nothing_behind() -> None:
                 (found,) = connection.execute("SELECT to_regclass('orders')").fetchone() or ("",)
                 assert found is None
         url = server.url
-    assert not Path(folder).exists()
+    assert not folder.exists()
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(url, connect_timeout=2)

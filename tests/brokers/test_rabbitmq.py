@@ -200,7 +200,7 @@ def opened(pid: int) -> set[str]:
 
 
 def test_it_listens_on_loopback_and_nowhere_else(rabbitmq, rabbitmq_url):
-    sockets = opened(rabbitmq.pid) | opened(rabbitmq._own._epmd.pid)
+    sockets = opened(rabbitmq.pid) | opened(rabbitmq._own._companion.pid)
     addresses = {
         line.split()[1].partition(":")[0]
         for table in ("tcp", "tcp6")

@@ -11,7 +11,8 @@ import hiredis
 import pytest
 
 from tests.brokers.process import ProcessFailed
-from tests.brokers.redis import MISNAMED, Redis, Server, call
+from tests.brokers.redis import Redis, RedisServer, call
+from tests.brokers.server import MISNAMED
 
 
 def test_a_prefix_is_gone_after_its_use(redis: Redis) -> None:
@@ -62,7 +63,7 @@ def test_it_syncs_every_write(redis: Redis, redis_url: str) -> None:
 
 
 def test_settings_and_a_password_are_its_own() -> None:
-    with Server({"requirepass": "s3cret", "maxmemory": "50mb"}) as server:
+    with RedisServer({"requirepass": "s3cret", "maxmemory": "50mb"}) as server:
         assert server.call("CONFIG", "GET", "maxmemory") == [b"maxmemory", b"52428800"]
         bare = f"redis://127.0.0.1:{server.port()}"
         assert isinstance(call(bare, "PING"), hiredis.ReplyError)
@@ -72,7 +73,7 @@ def test_settings_and_a_password_are_its_own() -> None:
 
 def test_settings_that_cannot_be_are_told() -> None:
     with pytest.raises(ProcessFailed, match="no-such-setting"):
-        Server({"no-such-setting": "1"}).__enter__()
+        RedisServer({"no-such-setting": "1"}).__enter__()
 
 
 def test_a_database_is_chosen_by_the_url(redis: Redis, redis_url: str) -> None:

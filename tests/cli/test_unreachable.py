@@ -12,7 +12,7 @@ from tests.brokers.fixtures import do_without
 from tests.brokers.installation import Unavailable
 from tests.brokers.port import Port
 from tests.brokers.rabbitmq import RabbitMQ
-from tests.brokers.redis import Server
+from tests.brokers.redis import RedisServer
 from tests.cli.shell import Shell
 
 AWAY = "start it, or name another with --url or QUEUECRAFT_URL"
@@ -26,10 +26,10 @@ def port() -> Iterator[int]:
 
 
 @pytest.fixture(scope="module")
-def locked() -> Iterator[Server]:
+def locked() -> Iterator[RedisServer]:
     """A Redis with a password."""
     try:
-        server = Server({"requirepass": "s3cret"}).__enter__()
+        server = RedisServer({"requirepass": "s3cret"}).__enter__()
     except Unavailable as reason:
         do_without(f"Redis: {reason}")
     with server:
@@ -80,7 +80,7 @@ def test_health_names_the_broker_that_does_not_answer(shell: Shell, port: int) -
     ],
 )
 def test_a_wrong_password_of_redis_is_not_mended_by_starting_it(
-    shell: Shell, locked: Server, login: str, said: str
+    shell: Shell, locked: RedisServer, login: str, said: str
 ) -> None:
     url = f"redis://{login}127.0.0.1:{locked.port()}?mode=list"
     found = connection(shell, url)

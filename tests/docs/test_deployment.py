@@ -25,7 +25,7 @@ from queuecraft.config import CONFIG, Settings, settings_from_environment
 from queuecraft.config.names import VARIABLES
 from queuecraft.http.secrets import VARIABLES as TOKENS
 from tests.brokers.port import Port
-from tests.brokers.redis import Server
+from tests.brokers.redis import RedisServer
 from tests.cli.running import Running, eventually
 from tests.test_house import ROOT, blocks_of
 
@@ -350,7 +350,7 @@ def test_the_dashboard_is_up_while_its_broker_is_away(folder: Path, number: int)
     pod = container("shop-dashboard", "dashboard")
     words = [*here(pod["command"][1:], number), f"--port={number}"]
     tokens = {"QUEUECRAFT_TOKEN": "9f2c61d0a7b34e58", "QUEUECRAFT_READ_TOKEN": "c3d4e5f60718293a"}
-    with Server() as server:
+    with RedisServer() as server:
         url = f"{server.url}?mode=list"
         with Running(*words, folder=folder, QUEUECRAFT_URL=url, **tokens) as dashboard:
             eventually(lambda: status(number, "/health") == 200)

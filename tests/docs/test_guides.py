@@ -27,7 +27,7 @@ from queuecraft.drivers.redis import PubsubDriver, RedisDriver
 from queuecraft.facts import MessageDeadLettered, Reconnecting
 from queuecraft.model import outcome
 from queuecraft.model.envelope import Outgoing
-from tests.brokers.redis import Server
+from tests.brokers.redis import RedisServer
 from tests.test_house import ROOT
 
 SECRET: Final = "4111-1111"
@@ -122,7 +122,7 @@ async def test_a_password_is_rotated_as_the_page_says_and_nothing_is_lost(
         new.write_text("new-password\n", encoding="utf-8")
         new.rename(file)
 
-    with Server() as server:
+    with RedisServer() as server:
         server.call("ACL", "SETUSER", "shop", "on", ">old-password", *RIGHTS)
         url = f"redis://shop@127.0.0.1:{server.port()}/0?mode=list"
         qc = QueueCraft(url, credentials=file, reconnect_delay=0.1)

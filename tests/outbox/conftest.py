@@ -12,20 +12,14 @@ import psycopg
 import pytest
 
 from queuecraft.outbox import Outbox
-from tests.brokers.fixtures import do_without
-from tests.brokers.installation import Unavailable
-from tests.brokers.postgres import VARIABLE, Postgres
+from tests.brokers.fixtures import for_a_run
+from tests.brokers.postgres import Postgres
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """One PostgreSQL for all tests of a run, started by the first that asks."""
-    try:
-        server = Postgres.from_environment().__enter__()
-    except Unavailable as reason:
-        do_without(f"PostgreSQL: {reason}, or name a server in {VARIABLE}")
-    with server:
-        yield server
+    """The PostgreSQL of this run."""
+    yield from for_a_run(Postgres)
 
 
 @pytest.fixture

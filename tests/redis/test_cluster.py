@@ -9,17 +9,17 @@ import pytest
 
 from queuecraft.drivers.base import Queue
 from tests.brokers.port import Port
-from tests.brokers.redis import Server
+from tests.brokers.redis import RedisServer
 from tests.redis.place import Place, bound, event, eventually, ids, received, sent
 
 SLOTS = ((0, 8191), (8192, 16383))
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[list[Server]]:
+def nodes() -> Iterator[list[RedisServer]]:
     with Port() as one, Port() as two:
         servers = [
-            Server({"cluster-enabled": "yes", "cluster-port": str(port.number)})
+            RedisServer({"cluster-enabled": "yes", "cluster-port": str(port.number)})
             for port in (one, two)
         ]
         with servers[0], servers[1]:
@@ -35,7 +35,7 @@ def nodes() -> Iterator[list[Server]]:
 @pytest.mark.parametrize("prefix", ["one", "two", "three", "four"])
 @pytest.mark.parametrize("mode", ["list", "stream", "pubsub"])
 async def test_a_prefix_is_found_on_whichever_node_it_is(
-    nodes: list[Server], prefix: str, mode: str
+    nodes: list[RedisServer], prefix: str, mode: str
 ) -> None:
     for node in nodes:
         told = Place(f"{node.url}?prefix={prefix}")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from queuecraft.drivers.base import Queue
-from tests.brokers.redis import Server
+from tests.brokers.redis import RedisServer
 from tests.redis.place import Place, bound, event, received, sent
 from tests.test_house import ROOT, blocks_of, run
 
@@ -53,7 +53,7 @@ async def test_the_commands_put_messages_into_the_queue(
 @pytest.mark.parametrize("mode", ["list", "stream", "pubsub"])
 async def test_the_permissions_are_enough(mode: str) -> None:
     (grant,) = [shlex.split(each) for each in COMMANDS if each.startswith("ACL")]
-    with Server() as server:
+    with RedisServer() as server:
         assert server.call(*grant) == b"OK"
         place = Place(f"redis://shop:password@127.0.0.1:{server.port()}/0?prefix=qc")
         driver = await place.driver(mode)

@@ -10,20 +10,20 @@ from queuecraft.drivers.base import Queue, Rejected
 from queuecraft.drivers.redis import drivers
 from queuecraft.drivers.target import Target
 from queuecraft.model.errors import ConfigError, ConnectionLost, PublishError, QueueError
-from tests.brokers.redis import Server
+from tests.brokers.redis import RedisServer
 from tests.redis.place import Place, bound, emptied, event, eventually, ids, received, sent, to
 
 
 @pytest.fixture(scope="module")
-def small() -> Iterator[Server]:
+def small() -> Iterator[RedisServer]:
     """A server whose memory can be taken away."""
-    with Server({"maxmemory-policy": "noeviction"}) as server:
+    with RedisServer({"maxmemory-policy": "noeviction"}) as server:
         yield server
 
 
 @pytest.mark.parametrize("mode", ["list", "stream"])
 async def test_a_server_out_of_memory_rejects_and_workers_empty_it(
-    small: Server, mode: str
+    small: RedisServer, mode: str
 ) -> None:
     place = Place(f"{small.url}?prefix=oom-{mode}")
     driver = await place.driver(mode)
@@ -55,7 +55,7 @@ async def test_a_server_out_of_memory_rejects_and_workers_empty_it(
 
 
 async def test_a_server_that_evicts_is_warned_of(
-    small: Server, caplog: pytest.LogCaptureFixture
+    small: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     small.call("CONFIG", "SET", "maxmemory", "100mb")
     small.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
@@ -69,7 +69,7 @@ async def test_a_server_that_evicts_is_warned_of(
     assert "noeviction (it is allkeys-lru)" in caplog.text
 
 
-async def test_a_server_that_cannot_save_rejects(small: Server) -> None:
+async def test_a_server_that_cannot_save_rejects(small: RedisServer) -> None:
     place = Place(f"{small.url}?prefix=misconf")
     driver = await place.driver()
     await driver.declare(Queue("billing"))
@@ -92,16 +92,16 @@ async def test_a_server_that_cannot_save_rejects(small: Server) -> None:
         await place.close()
 
 
-async def test_a_replica_is_no_place_for_a_queue(small: Server) -> None:
-    with Server(more=f"replicaof 127.0.0.1 {small.port()}") as replica:
+async def test_a_replica_is_no_place_for_a_queue(small: RedisServer) -> None:
+    with RedisServer(more=f"replicaof 127.0.0.1 {small.port()}") as replica:
         (driver,) = drivers(Target(f"{replica.url}?mode=list"))
         with pytest.raises(ConnectionLost, match=f"replica of 127.0.0.1:{small.port()}"):
             await driver.open()
         await driver.close()
 
 
-async def test_a_master_that_becomes_a_replica_is_left(small: Server) -> None:
-    with Server() as server:
+async def test_a_master_that_becomes_a_replica_is_left(small: RedisServer) -> None:
+    with RedisServer() as server:
         place = Place(f"{server.url}?prefix=demoted")
         driver = await place.driver()
         await driver.declare(Queue("billing"))
@@ -115,7 +115,7 @@ async def test_a_master_that_becomes_a_replica_is_left(small: Server) -> None:
 
 
 async def test_a_wrong_or_missing_password_is_told_without_showing_it() -> None:
-    with Server({"requirepass": "s3cret"}) as server:
+    with RedisServer({"requirepass": "s3cret"}) as server:
         right = Place(f"{server.url}?prefix=locked")
         await right.driver()
         await right.close()
@@ -133,21 +133,21 @@ async def test_a_wrong_or_missing_password_is_told_without_showing_it() -> None:
             await driver.close()
 
 
-async def test_a_password_that_nobody_asked_for_is_told(small: Server) -> None:
+async def test_a_password_that_nobody_asked_for_is_told(small: RedisServer) -> None:
     (driver,) = drivers(Target(f"redis://:hunter2@127.0.0.1:{small.port()}?mode=list"))
     with pytest.raises(ConnectionLost, match="the server has none"):
         await driver.open()
     await driver.close()
 
 
-async def test_a_database_that_is_not_there_is_a_mistake(small: Server) -> None:
+async def test_a_database_that_is_not_there_is_a_mistake(small: RedisServer) -> None:
     (driver,) = drivers(Target(f"redis://127.0.0.1:{small.port()}/99?mode=list"))
     with pytest.raises(ConfigError, match="database 99"):
         await driver.open()
     await driver.close()
 
 
-async def test_a_user_with_the_rights_of_the_guide_can_do_everything(small: Server) -> None:
+async def test_a_user_with_the_rights_of_the_guide_can_do_everything(small: RedisServer) -> None:
     rights = ["on", ">s3cret", "~{allowed}:*", "&{allowed}:*", "+@all", "-@admin", "-@dangerous"]
     small.call("ACL", "SETUSER", "ada", *rights, "+info", "+role", "+client")
     url = f"redis://ada:s3cret@127.0.0.1:{small.port()}/0"
@@ -167,7 +167,7 @@ async def test_a_user_with_the_rights_of_the_guide_can_do_everything(small: Serv
     await place.close()
 
 
-async def test_a_user_who_may_hardly_ask_anything_can_still_work(small: Server) -> None:
+async def test_a_user_who_may_hardly_ask_anything_can_still_work(small: RedisServer) -> None:
     rights = ["on", ">s3cret", "~{bare}:*", "+@all", "-@admin", "-@dangerous", "-client", "+hello"]
     small.call("ACL", "SETUSER", "bob", *rights)
     place = Place(f"redis://bob:s3cret@127.0.0.1:{small.port()}/0?prefix=bare")

@@ -10,13 +10,13 @@ from queuecraft.drivers.base import ConnectionLost, Queue
 from queuecraft.drivers.redis import drivers
 from queuecraft.drivers.target import Target
 from tests.brokers.port import Port
-from tests.brokers.redis import Server
+from tests.brokers.redis import RedisServer
 from tests.redis.place import Place, eventually, ids, sent, to
 
 
-def watching(master: Server) -> Server:
+def watching(master: RedisServer) -> RedisServer:
     """A sentinel that is content with its own opinion."""
-    return Server(
+    return RedisServer(
         sentinel=True,
         more="\n".join(
             [
@@ -30,8 +30,8 @@ def watching(master: Server) -> Server:
 
 async def test_a_new_master_is_found_after_a_failover() -> None:
     with (
-        Server(more="repl-diskless-sync-delay 0") as master,
-        Server(more=f"replicaof 127.0.0.1 {master.port()}") as replica,
+        RedisServer(more="repl-diskless-sync-delay 0") as master,
+        RedisServer(more=f"replicaof 127.0.0.1 {master.port()}") as replica,
         watching(master) as sentinel,
         Port() as nobody,
     ):
@@ -63,7 +63,7 @@ async def test_a_new_master_is_found_after_a_failover() -> None:
 
 
 async def test_a_master_nobody_knows_is_told_with_all_who_were_asked() -> None:
-    with Server() as master, watching(master) as sentinel:
+    with RedisServer() as master, watching(master) as sentinel:
         url = f"redis://127.0.0.1:{sentinel.port()},127.0.0.1:{master.port()}"
         (driver,) = drivers(Target(f"{url}?mode=list&sentinel=nowhere"))
         with pytest.raises(ConnectionLost, match=r"knows no master 'nowhere'.*is it a sentinel"):

@@ -19,7 +19,7 @@ from tests.brokers.distribution import VERSION, Distribution
 from tests.brokers.kafka import _forget
 from tests.brokers.kraft import Kraft
 from tests.brokers.rabbitmq import RabbitMQ
-from tests.brokers.redis import Server
+from tests.brokers.redis import RedisServer
 from tests.faults.disk import fill
 from tests.faults.rabbitmq.unsettled import OLD, Unsettled
 from tests.faults.scene import Broker
@@ -234,7 +234,7 @@ class _RabbitMQ(_Served[RabbitMQ]):
 
     @property
     def _output(self) -> Path:
-        return self._server._node.folder / "rabbitmq.log"
+        return self._server._own.log
 
     def versions(self) -> Mapping[str, str]:
         told = self._server.management.call("GET", "overview")
@@ -252,13 +252,13 @@ class RabbitMQQuorum(_RabbitMQ):
     arguments: ClassVar[Mapping[str, str]] = {"x-queue-type": "quorum"}
 
 
-class _Redis(_Served[Server]):
+class _Redis(_Served[RedisServer]):
     """Its log is on the disk before it answers (`appendfsync always`)."""
 
     mode: ClassVar[str]
 
     def __init__(self, disk: Path | None = None) -> None:
-        super().__init__(Server({"dir": str(disk)} if disk else None), disk)
+        super().__init__(RedisServer({"dir": str(disk)} if disk else None), disk)
 
     @contextmanager
     def place(self, folder: Path, *, network: bool) -> Generator[Place]:
@@ -270,7 +270,7 @@ class _Redis(_Served[Server]):
 
     @property
     def _output(self) -> Path:
-        return self._server.folder / "redis.output"
+        return self._server.log
 
     def versions(self) -> Mapping[str, str]:
         told: bytes = self._server.call("INFO", "server")
@@ -333,7 +333,7 @@ class Kafka(_Served[Kraft]):
 
     @property
     def _output(self) -> Path:
-        return self._server.folder / "kafka.output"
+        return self._server.log
 
     def versions(self) -> Mapping[str, str]:
         return {"Kafka": VERSION}

@@ -20,7 +20,7 @@ import pytest
 from queuecraft.drivers.base import Delivery, Move, Queue, Subscription
 from queuecraft.drivers.redis import scripts
 from queuecraft.drivers.redis.driver import RedisDriver
-from tests.brokers.redis import Server
+from tests.brokers.redis import RedisServer
 from tests.redis.place import Place, emptied, ids, received, sent, to
 
 QUEUE: Final = Queue("billing")
@@ -92,7 +92,7 @@ class History:
 class Broker:
     """A server of our own, which crashes and is started with as much of its log as we like."""
 
-    def __init__(self, server: Server, mode: str) -> None:
+    def __init__(self, server: RedisServer, mode: str) -> None:
         self._server = server
         self._mode = mode
         self._place = Place(f"{server.url}?prefix=cut")
@@ -136,7 +136,7 @@ class Broker:
 
 @pytest.fixture
 def cut_broker(mode: str) -> Iterator[Broker]:
-    with Server() as server:
+    with RedisServer() as server:
         yield Broker(server, mode)
 
 

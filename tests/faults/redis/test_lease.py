@@ -14,7 +14,7 @@ from queuecraft.drivers.redis.client import Client
 from queuecraft.drivers.redis.driver import RedisDriver
 from queuecraft.drivers.redis.login import log_in
 from queuecraft.drivers.redis.session import Session
-from tests.brokers.redis import Server
+from tests.brokers.redis import RedisServer
 from tests.faults.child import change
 from tests.faults.rabbitmq.handlers import until
 from tests.faults.scene import Broker
@@ -74,7 +74,7 @@ async def test_the_dead_are_buried_though_the_server_took_nothing_for_a_while(
 
     monkeypatch.setattr(RedisDriver, "_eval", watched)
     monkeypatch.setattr("queuecraft.drivers.redis.driver.BEAT", 0.05)
-    with Server() as server:
+    with RedisServer() as server:
         place = Place(f"{server.url}?prefix=shop")
         try:
             driver = await place.driver()

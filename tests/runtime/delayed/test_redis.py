@@ -15,7 +15,7 @@ from queuecraft.runtime.delayed.server import OwnServer, open_store
 from queuecraft.stores.base import OneStepStore, Which
 from queuecraft.stores.redis import RedisDelayedStore, RedisQueueStore
 from queuecraft.testing import FakeClock
-from tests.brokers.redis import Redis, Server
+from tests.brokers.redis import Redis, RedisServer
 from tests.runtime.delayed.looking import ids, ready, waiting
 
 order_placed = Event("order.placed", dict)
@@ -203,7 +203,7 @@ async def _patiently(qc: QueueCraft) -> list[str]:
 async def test_a_server_out_of_memory_takes_no_more_and_still_delivers(
     redis: Redis, clock: FakeClock
 ) -> None:
-    with Server() as server:
+    with RedisServer() as server:
         async with QueueCraft(f"{server.url}?mode=list", clock=clock) as qc:
             await qc.admin.declare("billing", "order.*")
             for n in range(20):
