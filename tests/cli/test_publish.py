@@ -156,6 +156,17 @@ def test_an_event_nobody_is_bound_to_is_an_error_unless_it_may_be_dropped(bound:
     bound.ok("publish", "user.created", "1", "--drop")
 
 
+def test_an_event_of_another_exchange_is_told_of_with_that_exchange(bound: Shell) -> None:
+    bound.declare("audit", "user.created")
+    result = bound("publish", "user.created", "1", "--exchange", "news")
+    assert result.exit_code == 1
+    assert "no queue is bound to event 'user.created' of exchange 'news'" in result.stderr
+    assert "did you mean" not in result.stderr
+    bound.ok("bind", "audit", "user.created", "--exchange", "news")  # as it says
+    bound.ok("publish", "user.created", "1", "--exchange", "news")
+    assert bound.payloads("audit") == [1]
+
+
 def test_a_queue_is_sent_to_by_name(bound: Shell) -> None:
     bound.declare("audit")
     bound.ok("publish", "--queue", "audit", '{"n": 1}')

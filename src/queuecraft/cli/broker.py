@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+import warnings
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -12,6 +13,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import typer
 
 from queuecraft.app import QueueCraft
+from queuecraft.cli.output import note
 from queuecraft.cli.unreachable import unreachable
 from queuecraft.config.options import Options
 from queuecraft.drivers.local import path_of
@@ -45,7 +47,12 @@ def run(work: Coroutine[Any, Any, R]) -> R:
 def craft(url: str | None, *, creates: bool = False) -> QueueCraft:
     """A QueueCraft, not yet connected; `creates` says whether the command may make a database."""
     given: Options = {} if url is None else {"url": url}
-    qc = QueueCraft.from_environment(**given)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        qc = QueueCraft.from_environment(**given)
+    if threading.current_thread() is threading.main_thread():  # the shell asks in another
+        for each in told:
+            note(str(each.message))
     check_place(qc.settings.url, creates=creates)
     return qc
 

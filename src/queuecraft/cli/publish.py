@@ -175,18 +175,31 @@ class Target:
 
     async def _unroutable(self, error: Unroutable) -> Unroutable:
         """The same in the words of the command line, with the event that may have been meant."""
-        bindings = (await self._qc.admin.topology()).bindings
-        patterns = {binding.pattern for binding, _ in bindings}
-        event = shlex.quote(self._event or "EVENT")
-        near = get_close_matches(self._event or "", patterns, 1, cutoff=0.75)
+        name, exchange = self._event or "", self._options.get("exchange")
+        default = self._qc.settings.exchange
+        bound = {
+            binding.pattern: queue
+            for binding, queue in (await self._qc.admin.topology()).bindings
+            if binding.exchange.name == (exchange or default)
+        }
+        if name in bound:  # as with pub/sub
+            return Unroutable(
+                f"queue {bound[name]!r} is bound to event {name!r}, but nobody listens now, and "
+                "nothing is kept for those who do not; start its worker, or say --drop",
+                broker=error.broker,
+            )
+        what = shlex.quote(name or "EVENT")
+        where = "" if exchange is None else f" of exchange {exchange!r}"
+        if exchange is not None:
+            what += f" --exchange {shlex.quote(exchange)}"
         hint = (
-            f"start its worker, make a queue for it (queuecraft declare QUEUE {event}), give it to "
-            f"one that exists (queuecraft bind QUEUE {event}), or say --drop"
+            f"start its worker, make a queue for it (queuecraft declare QUEUE {what}), give it to "
+            f"one that exists (queuecraft bind QUEUE {what}), or say --drop"
         )
-        if near:
+        if near := get_close_matches(name, bound, 1, cutoff=0.75):
             hint = f"did you mean {near[0]!r}? If not, {hint}"
         return Unroutable(
-            f"no queue is bound to event {self._event!r}; {hint}", broker=error.broker
+            f"no queue is bound to event {name!r}{where}; {hint}", broker=error.broker
         )
 
     async def _result(self, payload: object) -> str | QueueError:

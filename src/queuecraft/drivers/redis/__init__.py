@@ -17,6 +17,8 @@ from queuecraft.model.errors import ConfigError
 
 __all__ = ["ForgetfulDriver", "PubsubDriver", "RedisDriver", "StreamDriver", "drivers"]
 
+log: Final = logging.getLogger("queuecraft")
+
 MODES: Final[Mapping[str, type[RedisDriver]]] = {
     "list": RedisDriver,
     "pubsub": PubsubDriver,
@@ -28,10 +30,23 @@ UNSAID: Final = (
 )
 
 
+class UnchosenDriver(PubsubDriver):
+    """Pub/sub for those who have not said what they want. It is told to the log when the broker is
+    first reached, and not before: an application has a log by then."""
+
+    _told = False
+
+    async def open(self) -> None:
+        if not self._told:
+            self._told = True
+            log.warning("%s", UNSAID)
+        await super().open()
+
+
 def drivers(target: Target) -> Sequence[Driver]:
     """A driver for each host of a `redis://` or `rediss://` URL; with Sentinel, one."""
     mode = _mode(target)
-    kind = MODES[mode]
+    kind = UnchosenDriver if mode is None else MODES[mode]
     if target.settings.redis_delivery == "at-most-once":
         if mode == "stream":
             raise ConfigError(
@@ -42,14 +57,12 @@ def drivers(target: Target) -> Sequence[Driver]:
     return [kind(target, address) for address in addresses(target.url)]
 
 
-def _mode(target: Target) -> str:
+def _mode(target: Target) -> str | None:
     said = parse_qs(target.url.partition("?")[2]).get("mode", [])
     mode = said[-1] if said else target.settings.redis_mode
     if mode is None:
         warnings.warn(UNSAID, DeprecationWarning, stacklevel=_level_of_caller())
-        logging.getLogger("queuecraft").warning("%s", UNSAID)
-        return "pubsub"
-    if mode not in MODES:
+    elif mode not in MODES:
         raise ConfigError(f"mode={mode!r}: expected one of {', '.join(map(repr, MODES))}")
     return mode
 
