@@ -92,6 +92,28 @@ def test_queues_in_trouble_are_warnings_with_a_command_to_type(shell: Shell) -> 
     assert "queuecraft dlq groups" in found["billing"]["todo"]
 
 
+def test_a_paused_queue_with_messages_is_a_warning_with_a_command_to_type(shell: Shell) -> None:
+    shell.declare("billing", "order.*")
+    shell.ok("publish", "order.placed", "1")
+    shell.ok("pause", "billing")
+    code, found = examine(shell)
+    assert (code, found["billing"]["text"]) == (0, "1 ready, and it is paused")
+    assert found["billing"]["todo"].startswith("queuecraft resume billing")
+    assert shell("resume", "billing").stdout.startswith("Queue 'billing' is resumed")
+    again = shell("resume", "billing")
+    assert (again.stdout, again.stderr) == ("", "note: queue 'billing' was not paused\n")
+
+
+def test_a_file_that_is_no_database_is_a_mistake_in_the_settings(
+    shell: Shell, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text(100 * "no database\n", encoding="utf-8")
+    code, found = examine(shell, "--url", f"local:///{tmp_path}/notes.txt")
+    assert code == 1
+    assert found["settings"]["text"].endswith("is no database")
+    assert found["settings"]["todo"].startswith("give the path of a file of its own")
+
+
 def test_what_a_command_has_left_behind_is_told(shell: Shell) -> None:
     shell.declare("queuecraft.bench.0a1b2c3d")
     code, found = examine(shell)

@@ -44,6 +44,16 @@ def test_messages_nobody_consumes_and_dead_letters_are_trouble(shell: Shell) -> 
     assert [each["queue"] for each in told["trouble"]] == ["billing"]
 
 
+def test_messages_in_a_paused_queue_are_trouble(shell: Shell) -> None:
+    shell.declare("billing", "order.*")
+    shell.ok("pause", "billing")
+    assert shell("health").exit_code == 0
+    shell.ok("publish", "order.placed", "1")
+    result = shell("health")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[-1] == "billing\t1 ready, and it is paused"
+
+
 def test_limits_are_in_the_hands_of_the_operator(shell: Shell) -> None:
     shell.declare("billing", "order.*")
     shell.put(dead_letter("m-1"))

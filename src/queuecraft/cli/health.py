@@ -24,19 +24,23 @@ class Limits:
 
     >>> Limits(dead=0).problems(QueueInfo(name="billing", ready=2, dead=1, consumers=0))
     ['1 dead letter', '2 ready and nobody consumes']
+    >>> Limits().problems(QueueInfo(name="billing", ready=2, consumers=1), paused=True)
+    ['2 ready, and it is paused']
     """
 
     dead: int = 0
     age: float = 300.0
 
-    def problems(self, info: QueueInfo) -> list[str]:
+    def problems(self, info: QueueInfo, *, paused: bool = False) -> list[str]:
         """What is wrong with a queue; what the broker does not tell is no trouble."""
         if info.name.endswith(".dlq") or is_private(info.name):
             return []  # told of the queue it belongs to; and of ours nothing is to be done
         found: list[str] = []
         if info.dead is not None and info.dead > self.dead:
             found.append(f"{info.dead:,} dead letter{'' if info.dead == 1 else 's'}")
-        if info.ready and info.consumers == 0:
+        if info.ready and paused:
+            found.append(f"{info.ready:,} ready, and it is paused")
+        elif info.ready and info.consumers == 0:
             found.append(f"{info.ready:,} ready and nobody consumes")
         elif info.ready and info.oldest_age is not None and info.oldest_age > self.age:
             found.append(f"the oldest waits for {spoken(info.oldest_age)}")
@@ -81,9 +85,10 @@ def health(
     as_json: AsJson = False,
 ) -> None:
     """Say whether the broker answers and no queue is in trouble: dead letters, messages nobody
-    consumes, messages that wait too long.
+    consumes, messages that wait too long or in a paused queue.
 
-    Exit code 0: healthy. 1: a queue is in trouble. 3: the broker does not answer.
+    Exit code 0: healthy. 1: a queue is in trouble. 2: the settings are wrong, or what they name is
+    no queue. 3: the broker does not answer.
     """
     limits = None if connection_only else Limits(dead=max_dead, age=max_age)
     verdict = run(_judge(url, limits, timeout))
@@ -118,14 +123,18 @@ async def _judge(url: str | None, limits: Limits | None, timeout: float) -> Verd
     try:
         async with asyncio.timeout(timeout), connected(url) as qc:
             infos = [] if limits is None else await qc.admin.queues()
+            paused = {} if limits is None else await qc.admin.pauses()
     except ConnectionLost as error:
         return Verdict(False, sentence(error))
     except TimeoutError:
         return Verdict(False, f"the broker did not answer within {timeout:g} s")
-    trouble = {} if limits is None else {info.name: limits.problems(info) for info in infos}
+    trouble: dict[str, list[str]] = {}
+    for info in infos if limits else ():
+        if limits and (found := limits.problems(info, paused=info.name in paused)):
+            trouble[info.name] = found
     return Verdict(
         True,
         queues=len(infos),
-        trouble={name: found for name, found in trouble.items() if found},
+        trouble=trouble,
         unjudged=lacking(infos),
     )

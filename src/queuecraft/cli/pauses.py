@@ -67,9 +67,10 @@ def resume(
     if as_json:
         say_json({"resumed": queue, "was_paused": was_paused})
         return
-    if not was_paused:
+    if was_paused:
+        say(f"Queue {queue!r} is resumed; its workers see it within seconds.")
+    else:
         note(f"queue {queue!r} was not paused")
-    say(f"Queue {queue!r} is consumed again.")
 
 
 def _name(given: str | None) -> str:

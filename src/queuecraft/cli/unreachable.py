@@ -6,7 +6,7 @@ import os
 import re
 from typing import Final
 
-from queuecraft.model.errors import ConnectionLost
+from queuecraft.model.errors import ConnectionLost, QueueError
 from queuecraft.model.masking import masked
 
 REACH: Final = "start it, or name another with --url or QUEUECRAFT_URL"
@@ -36,7 +36,7 @@ def unreachable(url: str, error: ConnectionLost) -> ConnectionLost:
     )
 
 
-def divided(error: ConnectionLost) -> tuple[str, str]:
+def divided(error: QueueError) -> tuple[str, str]:
     """What happened, and what to do about it: what the error says itself, or what helps with most
     of its kind.
 

@@ -34,10 +34,8 @@ async def broker(qc: QueueCraft, timeout: float, *, writes: bool) -> AsyncGenera
         yield failed("connection", f"the broker did not answer within {timeout:g} s", REACH)
         return
     except QueueError as error:
-        what, todo = sentence(error), "see the message"
-        if isinstance(error, ConnectionLost):
-            what, todo = divided(error)
-        yield failed("connection", what, todo)
+        about = "connection" if isinstance(error, ConnectionLost) else "settings"
+        yield failed(about, *divided(error))
         return
     yield ok("connection", f"answered within {_ms(started)}")
     try:
@@ -58,7 +56,7 @@ async def _queues(qc: QueueCraft, timeout: float) -> AsyncGenerator[Finding]:
     started = perf_counter()
     try:
         async with asyncio.timeout(timeout):
-            infos = await qc.admin.queues()
+            infos, paused = await qc.admin.queues(), await qc.admin.pauses()
     except TimeoutError:
         yield warning("queues", f"not told within {timeout:g} s", "the broker is slow; look there")
         return
@@ -75,7 +73,7 @@ async def _queues(qc: QueueCraft, timeout: float) -> AsyncGenerator[Finding]:
         if info.name.startswith(OURS):
             left = "left by a command that did not come to its end"
             yield warning(info.name, left, f"queuecraft delete {info.name} --yes")
-        elif problems := Limits().problems(info):
+        elif problems := Limits().problems(info, paused=info.name in paused):
             what = _ADVICE[_kind(problems[0])].format(info.name.removesuffix(".dlq"))
             yield warning(info.name, "; ".join(problems), what)
 
@@ -124,6 +122,7 @@ async def _rights(qc: QueueCraft, timeout: float) -> AsyncGenerator[Finding]:
 
 _ADVICE = {
     "dead": "queuecraft dlq groups {0} shows why, queuecraft dlq redrive {0} sends them back",
+    "paused": "queuecraft resume {0} lets its workers go on",
     "nobody": "start its worker: queuecraft run MODULE:ATTRIBUTE",
     "oldest": "see what its workers do: queuecraft top",
 }
