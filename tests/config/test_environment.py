@@ -239,6 +239,9 @@ def test_a_file_with_credentials_can_be_named(monkeypatch: pytest.MonkeyPatch) -
         ("CONCURENCY", "8", " is no setting; did you mean QUEUECRAFT_CONCURRENCY?"),
         ("PUBLISH_TIMEOUTS", "8", " is no setting; did you mean QUEUECRAFT_PUBLISH_TIMEOUT?"),
         ("PASWORD", "s3cret", " is no setting; did you mean QUEUECRAFT_PASSWORD?"),
+        ("ULR", "amqp://u:s3cret@h", " is no setting; did you mean QUEUECRAFT_URL?"),
+        ("URI", "amqp://u:s3cret@h", " is no setting; did you mean QUEUECRAFT_URL?"),
+        ("TOKN", "s3cret", " is no setting; did you mean QUEUECRAFT_TOKEN?"),
     ],
 )
 def test_a_wrong_variable_is_named_with_what_is_expected(

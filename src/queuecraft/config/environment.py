@@ -64,12 +64,31 @@ def _unless_a_slip(variable: str, place: str, report: Report) -> None:
     rest = variable.removeprefix(PREFIX)
     if rest == variable or rest in FOREIGN:
         return
-    known = {each.removeprefix(PREFIX): each for each in VARIABLES}
-    close = get_close_matches(rest, known, 1, cutoff=0.8) or _ending_in(rest)
+    known = [*(each.removeprefix(PREFIX) for each in VARIABLES), *sorted(FOREIGN)]
+    close = get_close_matches(rest, known, 1, cutoff=0.8)
+    close = close or [each for each in known if _a_letter_apart(rest, each)] or _ending_in(rest)
     if close:
         where = f" in {place}" if place else ""
         meant = " or ".join(PREFIX + each for each in close)
         report.add(f"{shown(variable)[1:-1]}{where} is no setting; did you mean {meant}?")
+
+
+def _a_letter_apart(one: str, other: str) -> bool:
+    """Whether a letter is missing or wrong, or two have changed places: in a short name that is too
+    much for a likeness of letters.
+
+    >>> [_a_letter_apart(each, "URL") for each in ("ULR", "UR", "URI", "TTL", "CURLY")]
+    [True, True, True, False, False]
+    """
+    if len(one) < len(other):
+        one, other = other, one
+    if len(one) - len(other) > 1:
+        return False
+    at = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(other))
+    if len(one) > len(other):
+        return one[at + 1 :] == other[at:]
+    swapped = one[at : at + 2] == other[at : at + 2][::-1]
+    return one[at + 1 :] == other[at + 1 :] or (swapped and one[at + 2 :] == other[at + 2 :])
 
 
 def _ending_in(rest: str) -> list[str]:
