@@ -48,6 +48,13 @@ def test_what_waits_is_relayed_once(shell: Shell, shop: sqlite3.Connection) -> N
     assert shell.ok("outbox", "status") == "0 waiting; 0 refused\n"
 
 
+def test_where_there_are_no_tables_it_says_how_to_make_them(shell: Shell) -> None:
+    result = shell("outbox", "status", "--table", "elsewhere")
+    assert result.exit_code == 2
+    assert "no such table" in result.stderr
+    assert "queuecraft outbox create" in result.stderr
+
+
 def test_a_relay_runs_until_it_is_told_to_end(shell: Shell, shop: sqlite3.Connection) -> None:
     shell.declare("numbers", "number")
     place = f"sqlite:///{shell.folder}/shop.db"

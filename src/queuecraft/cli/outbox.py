@@ -202,7 +202,13 @@ def _work(place: str, work: Callable[[Executor], R]) -> R:
         except MissingFile as error:
             raise ConfigError(str(error), operation="outbox") from None
         except Exception as error:
-            raise QueueError(f"the database failed: {first_line(error)}") from error
+            said = first_line(error)
+            if "no such table" in said or "does not exist" in said:  # SQLite, and PostgreSQL
+                raise ConfigError(
+                    f"the outbox has no tables there ({said}); make them: queuecraft outbox create",
+                    operation="outbox",
+                ) from error
+            raise QueueError(f"the database failed: {said}") from error
         finally:
             await database.close()
 

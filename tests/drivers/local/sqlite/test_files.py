@@ -51,6 +51,17 @@ async def refusal(path: Path) -> QueueError:
     return caught.value
 
 
+async def test_a_disk_without_room_for_the_index_of_the_log_is_called_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = database.Database(tmp_path / "queue.db")
+    broken = apsw.IOError("disk I/O error")
+    assert place.explain(broken, "open").message.endswith("; see to the disk it is on")
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=4096))
+    assert place.explain(broken, "open").message.endswith("is full; free some space")
+
+
 # -- whose it is -------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,7 @@ R = TypeVar("R")
 PATIENCE: Final = 10.0  # seconds another process may hold the file before it counts as out of reach
 CHECKPOINT: Final = 4000  # pages in the log before they are copied back: 16 MB
 LOG_KEPT: Final = 64 * 1024 * 1024  # bytes of the log that stay allocated between checkpoints
+BESIDE: Final = 64 * 1024  # bytes that must be free for the index of the log
 _REMOTE = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ceph", "lustre", "afs", "fuse.sshfs", "glusterfs"}
 )
@@ -117,7 +119,7 @@ class Database:
         """What a person can do about an error of the file."""
         path = str(self.path)
         kind: type[ConnectionLost | ConfigError] = ConnectionLost
-        if isinstance(error, apsw.FullError):
+        if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and self._full()):
             text = f"the disk that holds {path!r} is full; free some space"
         elif isinstance(error, apsw.BusyError | apsw.LockedError):
             text = f"another process has held {path!r} for {PATIENCE:g} s; end its transaction"
@@ -136,7 +138,7 @@ class Database:
         elif isinstance(error, apsw.ConnectionClosedError):
             text = "the queue is closed; open it first"
         else:
-            text = f"{path!r} failed: {error}"
+            text = f"{path!r} failed: {error}; see to the disk it is on"
         return kind(text, broker="local", operation=operation)
 
     # -- inside --------------------------------------------------------------------------------
@@ -184,6 +186,13 @@ class Database:
                 if monotonic() > until:
                     raise
             sleep(0.005)
+
+    def _full(self) -> bool:
+        """Whether there is no room for what SQLite needs beside the file."""
+        try:
+            return shutil.disk_usage(self.path.parent).free < BESIDE
+        except OSError:
+            return False
 
     def _make_room(self, connection: apsw.Connection) -> None:
         """On a full disk the log cannot grow: copied back into the file, it starts anew, and acks
