@@ -103,7 +103,10 @@ class RabbitSubscription(Subscription):
             self._channel.check_open()
             for delivery in ours:
                 del self._held[delivery]
-            await self._run(self._give_up(ours))
+            if self.queue.single_active:
+                self._keep(ours)
+            else:
+                await self._run(self._give_up(ours))
 
     async def send(self, messages: Sequence[Outgoing]) -> Sequence[Receipt]:
         return await self._driver.send(messages)
@@ -113,8 +116,9 @@ class RabbitSubscription(Subscription):
         self._closed = True
         while self._errands:  # what they have sent again is still to be acked
             await asyncio.wait(self._errands)
-        with suppress(QueueError):  # the broker puts all of it back by itself
-            await self._return_unseen()
+        if not self.queue.single_active:  # else the next would begin before this one has ended
+            with suppress(QueueError):  # the broker puts all of it back by itself
+                await self._return_unseen()
         self._held.clear()
         await self._channel.close()
 
@@ -158,11 +162,21 @@ class RabbitSubscription(Subscription):
         """An arrival, how often it was delivered before, and whether its headers do not know."""
         message, counted, noted = message_of(arrival, self.queue.name)
         if counted is not None:
-            return (arrival.tag, message, noted + counted), False
+            return (arrival.tag, message, self._told(arrival.tag, noted + counted)), False
         uncounted = (
             arrival.redelivered and self._counting and not self._driver.was_released(message.id)
         )
         return (arrival.tag, message, noted + uncounted), uncounted
+
+    def _told(self, tag: int, counted: int) -> int:
+        """How often a message was delivered before, as far as that is held against it. Where one
+        consumer has all, the broker counts for each message it held that the consumer has ended,
+        by whatever it ended. Suspects are handled one by one, so it is the first that has killed
+        it; all others may have done nothing but wait, and are to be tried, not condemned."""
+        limit = self.queue.policy.max_redeliveries
+        if tag == 1 or limit is None or not self.queue.single_active:
+            return counted
+        return min(counted, limit)
 
     def _hand_over(self, sent: _Sent) -> None:
         tag, message, redeliveries = sent
@@ -178,13 +192,23 @@ class RabbitSubscription(Subscription):
         for sent in await self._send_again(again):
             self._hand_over(sent)
 
+    def _keep(self, released: Sequence[Delivery]) -> None:
+        """Give back to ourselves, where one consumer has all: the broker would give it to nobody
+        else. A quorum queue without a delivery limit would put it at its end; one with a limit,
+        before what is still held here and comes back later; and both would count it as delivered
+        once more. So it stays with us, in its place, until it is received again, or until the
+        channel is closed: that puts everything back at once, in order."""
+        again = [
+            Delivery(each.sent, each.queue, each.redeliveries, each.token) for each in released
+        ]
+        self._held.update(dict.fromkeys(again))
+        self._ready = sorted([*self._ready, *again], key=_tag)
+        self._channel.wake()
+
     async def _give_up(self, released: Sequence[Delivery]) -> None:
         """Give back. The broker would give it to us again at once: so this ends the consumer until
-        the next `receive`, except where another may not begin before this one has ended."""
+        the next `receive`."""
         rest = [_sent(each) for each in released]
-        if self.queue.single_active:
-            await self._return(rest)
-            return
         await self._channel.stop()
         # What has come since is behind it in the queue, and nobody may ask for it for long.
         rest += [_sent(each) for each in self._ready]
@@ -203,11 +227,9 @@ class RabbitSubscription(Subscription):
 
     async def _return(self, sent: Sequence[_Sent]) -> None:
         """Put back, and what has been redelivered before anew: the broker, or whoever gets it next,
-        would take a plain return for one more crash, and condemn in the end what was never run.
-        Not where that would change the order."""
-        in_place = self.queue.single_active
-        self._put_back([each for each in sent if in_place or not each[2]])
-        await self._return_anew([each for each in sent if each[2] and not in_place])
+        would take a plain return for one more crash, and condemn in the end what was never run."""
+        self._put_back([each for each in sent if not each[2]])
+        await self._return_anew([each for each in sent if each[2]])
 
     async def _return_anew(self, sent: Sequence[_Sent]) -> None:
         """Send to the queue once more, with the count it had."""
@@ -273,6 +295,11 @@ class RabbitSubscription(Subscription):
         for delivery in dict.fromkeys(deliveries):
             (ours if delivery in self._held else stale).append(delivery)
         return ours, stale
+
+
+def _tag(delivery: Delivery) -> int:
+    tag: int = delivery.token
+    return tag
 
 
 def _sent(delivery: Delivery) -> _Sent:
