@@ -22,8 +22,7 @@ from typing import NamedTuple, NoReturn
 import msgspec
 
 from queuecraft import failpoints
-from tests.faults import operator, publisher, worker
-from tests.faults.kafka import ordered
+from tests.faults import operator, ordered, publisher, worker
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = {

@@ -18,7 +18,7 @@ from tests.brokers.management import quoted, vhost_of
 from tests.brokers.rabbitmq import RabbitMQ
 from tests.rabbitmq.place import number, running, until, until_ready
 
-KINDS = ["quorum"]
+KINDS = ["quorum", "classic"]
 KEYS = 3
 MANY = 120  # more than a worker may hold, by far: what it holds is not to end behind the rest
 HELD = 20
@@ -83,8 +83,8 @@ async def test_workers_that_stop_leave_what_they_have_not_begun_in_its_place(
         async with qc, running(line.worker(qc, kind)):
             await line.until(count)
     assert line.overtaken == []
-    assert line.begun == sorted(set(line.begun), key=line.begun.index)  # none of them twice
-    assert len(line.begun) == MANY
+    assert sorted(line.begun) == list(range(MANY))
+    assert line.redeliveries == [0] * MANY  # nobody has died
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -233,6 +233,40 @@ async def test_only_the_first_is_condemned_for_what_all_have_lived_through(
             assert ids(held) == ["m-1", "m-2", "m-3", "m-4"]
             assert [each.redeliveries for each in held] == [died, *[min(died, LIMIT)] * 3]
             await join.die()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_who_ends_with_something_in_hand_has_died_and_who_has_given_it_back_has_not(
+    rabbitmq_url: str, kind: str
+) -> None:
+    async with eight_messages(rabbitmq_url, kind) as join:
+        told: list[list[int]] = []
+        for gives_back in (True, False, True, False, False, False, True):
+            consumer = await join(4)
+            held = await some(consumer, 2)
+            told.append([each.redeliveries for each in held])
+            if gives_back:
+                await consumer.release(held)
+            await consumer.close()
+    assert told == [[0, 0], [0, 0], [1, 1], [0, 0], [1, 1], [2, 2], [3, 2]]
+
+
+async def test_the_note_about_deaths_is_not_listed_and_goes_with_the_worker(
+    rabbitmq: RabbitMQ, rabbitmq_url: str
+) -> None:
+    line = Line()
+    qc = QueueCraft(rabbitmq_url)
+
+    def noted() -> bool:
+        return "qc.first.numbers" in {q["name"] for q in rabbitmq.management.queues(rabbitmq_url)}
+
+    async with qc:
+        async with running(line.worker(qc, "quorum")):
+            await qc.publish(number, 0, key="0")
+            await line.until(1)
+            assert await asyncio.to_thread(noted)
+            assert [info.name for info in await qc.admin.queues()] == ["numbers", "numbers.dlq"]
+        assert not await asyncio.to_thread(noted)
 
 
 class Joining:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 
+from queuecraft.drivers.rabbitmq.crashes import PREFIX as NOTES
 from tests.brokers.management import Management
 
 OLD = 0.6  # seconds; what RabbitMQ tells of a queue is up to half as old
 
 
 class Unsettled:
-    """Counts them in all queues but those of dead letters."""
+    """Counts them in all queues but those of dead letters, and of notes."""
 
     def __init__(self, management: Management, url: str) -> None:
         self._management = management
@@ -28,5 +29,5 @@ class Unsettled:
         return sum(
             queue.get("messages", 0)
             for queue in self._management.queues(self._url)
-            if not queue["name"].endswith(".dlq")
+            if not queue["name"].endswith(".dlq") and not queue["name"].startswith(NOTES)
         )

@@ -39,6 +39,7 @@ from queuecraft.drivers.rabbitmq.confirms import (
     Publishing,
 )
 from queuecraft.drivers.rabbitmq.consuming import Consuming, glance
+from queuecraft.drivers.rabbitmq.crashes import Crashes
 from queuecraft.drivers.rabbitmq.envelope import is_counted, message_of, parcel
 from queuecraft.drivers.rabbitmq.inspection import Inspection
 from queuecraft.drivers.rabbitmq.latecomers import Latecomers
@@ -310,6 +311,10 @@ class RabbitDriver(Driver):
     def was_released(self, message_id: str) -> bool:
         """Whether it comes again because we gave it back."""
         return self._released.pop(message_id, self) is None
+
+    def crashes(self, queue: str) -> Crashes:
+        """The note beside an ordered queue."""
+        return Crashes(self._wire(), self.send_parcels, queue)
 
     def forget(self, subscription: RabbitSubscription) -> None:
         """A subscription is closed."""

@@ -23,6 +23,7 @@ from queuecraft.drivers.rabbitmq.delays import DELAYED_FOR
 from queuecraft.drivers.rabbitmq.frames import Properties, pack, pack_plain
 
 DELIVERY_COUNT: Final = "x-delivery-count"  # a quorum queue's own
+FOREIGN: Final = "foreign-"  # how an id begins that a message did not come with
 _TIMES: Final = (PUBLISHED_AT, DUE_AT, EXPIRES_AT)
 _LATEST: Final = 253_402_300_799  # the last second that a datetime can tell
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -112,7 +113,7 @@ def message_of(arrival: Arrival, queue: str | None = None) -> tuple[Outgoing, in
         published = (1000 * stamp + _IN_THOUSANDTHS.get(properties.message_type, 0)) / 1000
     message = Outgoing(
         arrival.body,
-        properties.message_id or f"foreign-{os.urandom(8).hex()}",
+        properties.message_id or f"{FOREIGN}{os.urandom(8).hex()}",
         arrival.exchange,
         event,
         published,

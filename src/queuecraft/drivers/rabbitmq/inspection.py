@@ -18,7 +18,7 @@ from queuecraft.drivers.base import (
     Topology,
 )
 from queuecraft.drivers.partial import Partial
-from queuecraft.drivers.rabbitmq import delays
+from queuecraft.drivers.rabbitmq import crashes, delays
 from queuecraft.drivers.rabbitmq.arrivals import Arrivals
 from queuecraft.drivers.rabbitmq.census import Counts, census
 from queuecraft.drivers.rabbitmq.management import (
@@ -242,7 +242,7 @@ def is_internal(name: str) -> bool:
     (True, True, False)
     """
     ours = ("", delays.UNDELIVERED.name, EXCHANGE, PAUSES)
-    return name in ours or name.startswith(("amq.", f"{delays.PREFIX}."))
+    return name in ours or name.startswith(("amq.", f"{delays.PREFIX}.", crashes.PREFIX))
 
 
 async def _every(management: Management) -> tuple[dict[str, QueueState], int]:

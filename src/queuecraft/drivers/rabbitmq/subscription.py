@@ -53,6 +53,9 @@ class RabbitSubscription(Subscription):
         self._channel = channel
         self._clock = clock
         self._counting = counting  # deliveries, because the broker does not
+        self._ordered = queue.single_active and not queue.name.endswith(".dlq")
+        self._begun = False
+        self._deaths: int | None = None  # of consumers before this one; None: not known
         self._held: dict[Delivery, None] = {}
         self._ready: list[Delivery] = []
         self._errands: set[asyncio.Task[None]] = set()
@@ -116,9 +119,11 @@ class RabbitSubscription(Subscription):
         self._closed = True
         while self._errands:  # what they have sent again is still to be acked
             await asyncio.wait(self._errands)
-        if not self.queue.single_active:  # else the next would begin before this one has ended
-            with suppress(QueueError):  # the broker puts all of it back by itself
+        with suppress(QueueError):  # the broker puts all of it back by itself
+            if not self.queue.single_active:  # else the next would begin before this one has ended
                 await self._return_unseen()
+            elif self._deaths is not None and self._is_unburdened():
+                await self._driver.crashes(self.queue.name).end()
         self._held.clear()
         await self._channel.close()
 
@@ -127,6 +132,10 @@ class RabbitSubscription(Subscription):
     def _is_ended(self) -> bool:
         """Whether the broker has closed this channel alone: all it held is in the queue again."""
         return self._channel.lost is not None and self._channel.wire.lost is None
+
+    def _is_unburdened(self) -> bool:
+        """Whether all that was received was settled or given back."""
+        return self._channel.lost is None and len(self._held) == len(self._ready)
 
     def _check(self) -> None:
         """Raise if nothing more can come. A queue that was deleted, or a handler that took too
@@ -148,6 +157,10 @@ class RabbitSubscription(Subscription):
 
     def _unpack(self, limit: int) -> None:
         arrivals = self._channel.arrivals
+        if arrivals and self._ordered and not self._begun:
+            self._begun = True
+            self._start(self._begin(arrivals[0]))
+            return
         again: list[_Sent] = []
         while arrivals and len(self._ready) < limit:
             sent, uncounted = self._look_at(arrivals.popleft())
@@ -161,22 +174,25 @@ class RabbitSubscription(Subscription):
     def _look_at(self, arrival: Arrival) -> tuple[_Sent, bool]:
         """An arrival, how often it was delivered before, and whether its headers do not know."""
         message, counted, noted = message_of(arrival, self.queue.name)
+        if self._ordered:
+            deaths = self._seen(arrival.tag, counted) if arrival.redelivered else 0
+            return (arrival.tag, message, noted + deaths), False
         if counted is not None:
-            return (arrival.tag, message, self._told(arrival.tag, noted + counted)), False
+            return (arrival.tag, message, noted + counted), False
         uncounted = (
             arrival.redelivered and self._counting and not self._driver.was_released(message.id)
         )
         return (arrival.tag, message, noted + uncounted), uncounted
 
-    def _told(self, tag: int, counted: int) -> int:
-        """How often a message was delivered before, as far as that is held against it. Where one
-        consumer has all, the broker counts for each message it held that the consumer has ended,
-        by whatever it ended. Suspects are handled one by one, so it is the first that has killed
-        it; all others may have done nothing but wait, and are to be tried, not condemned."""
+    def _seen(self, tag: int, counted: int | None) -> int:
+        """How many deaths of consumers are held against a message that came before. All that one
+        held have seen it die, whichever of them has killed it. Suspects are handled one by one, so
+        it was the first; the others may only have waited, and are to be tried, not condemned."""
+        deaths = self._deaths
+        if deaths is None:
+            deaths = 1 if counted is None else counted
         limit = self.queue.policy.max_redeliveries
-        if tag == 1 or limit is None or not self.queue.single_active:
-            return counted
-        return min(counted, limit)
+        return deaths if tag == 1 or limit is None else min(deaths, limit)
 
     def _hand_over(self, sent: _Sent) -> None:
         tag, message, redeliveries = sent
@@ -191,6 +207,17 @@ class RabbitSubscription(Subscription):
         its queues emptied, and a queue that is full as well."""
         for sent in await self._send_again(again):
             self._hand_over(sent)
+
+    async def _begin(self, first: Arrival) -> None:
+        """Where order is kept nothing can be sent again, so deaths are counted beside the queue. If
+        the broker does not let us, what it tells itself has to do."""
+        if self._driver.blocked:
+            return
+        message, _, _ = message_of(first, self.queue.name)
+        with suppress(QueueError, TimeoutError):
+            async with asyncio.timeout(SENT_AGAIN_WITHIN):
+                crashes = self._driver.crashes(self.queue.name)
+                self._deaths = await crashes.begin(message, redelivered=first.redelivered)
 
     def _keep(self, released: Sequence[Delivery]) -> None:
         """Give back to ourselves, where one consumer has all: the broker would give it to nobody
