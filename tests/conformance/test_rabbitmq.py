@@ -54,8 +54,8 @@ class TestRabbitDriver(DriverConformance):
 
 @pytest.mark.faults
 class TestQuorumQueues(TestRabbitDriver):
-    """The same but for what is given back: it goes to the end of the queue, and RabbitMQ says that
-    it was delivered before. docs/rabbitmq.md says so."""
+    """The same but for what is given back where no order is asked for: it goes to the end of the
+    queue, and RabbitMQ says that it was delivered before. docs/rabbitmq.md says so."""
 
     kind: ClassVar[type[RabbitDriver]] = QuorumDriver
 

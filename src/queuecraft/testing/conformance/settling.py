@@ -158,6 +158,27 @@ class SettlingConformance(Suite):
         await consumer.close()
         await broker.holds(queue, sent[3:])
 
+    async def test_a_single_active_consumer_leaves_everything_to_the_next_in_order(
+        self, broker: Broker, second_driver: Driver
+    ) -> None:
+        broker.needs("key_order", "group")
+        queue = await broker.queue("billing", single_active=True)
+        sent = await broker.send(queue, 7, key="one")
+        first = await broker.consumer(queue, prefetch=4)
+        held, *rest = await broker.receive(first, 4)
+        await first.release(rest)
+        again = await broker.receive(first, 2)
+        assert ids([held, *again]) == sent[:3]
+        await first.release(again[1:])
+        await first.close()
+        second = await broker.consumer(queue, prefetch=4, driver=second_driver)
+        received: list[str] = []
+        while len(received) < len(sent):
+            one = await broker.receive(second, 1)
+            received += ids(one)
+            assert list(await second.ack(one)) == []
+        assert received == sent
+
     async def test_a_released_message_is_no_longer_ours(self, broker: Broker) -> None:
         queue = await broker.queue("billing")
         sent = await broker.send(queue)
