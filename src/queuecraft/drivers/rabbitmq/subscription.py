@@ -221,10 +221,9 @@ class RabbitSubscription(Subscription):
 
     def _keep(self, released: Sequence[Delivery]) -> None:
         """Give back to ourselves, where one consumer has all: the broker would give it to nobody
-        else. A quorum queue without a delivery limit would put it at its end; one with a limit,
-        before what is still held here and comes back later; and both would count it as delivered
-        once more. So it stays with us, in its place, until it is received again, or until the
-        channel is closed: that puts everything back at once, in order."""
+        else. A quorum queue without a delivery limit would put it at its end, and count it as
+        delivered once more. So it stays with us, in its place, until it is received again, or until
+        the channel is closed: that puts everything back at once, in order."""
         again = [
             Delivery(each.sent, each.queue, each.redeliveries, each.token) for each in released
         ]
