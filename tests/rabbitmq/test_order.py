@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
+from secrets import token_hex
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -85,6 +87,33 @@ async def test_workers_that_stop_leave_what_they_have_not_begun_in_its_place(
     assert line.overtaken == []
     assert sorted(line.begun) == list(range(MANY))
     assert line.redeliveries == [0] * MANY  # nobody has died
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_who_may_not_write_notes_still_works_in_order(
+    rabbitmq: RabbitMQ, rabbitmq_url: str, kind: str
+) -> None:
+    name = f"ada-{token_hex(4)}"
+    place = f"permissions/{quoted(vhost_of(rabbitmq_url))}/{name}"
+    rights = {"configure": r"^(?!qc\.first\.)", "write": ".*", "read": ".*"}
+    rabbitmq.management.call("PUT", f"users/{name}", {"password": "secret", "tags": ""})
+    rabbitmq.management.call("PUT", place, rights)
+    parts = urlsplit(rabbitmq_url)
+    url = f"amqp://{name}:secret@{parts.hostname}:{parts.port}{parts.path}"
+    line = Line()
+    try:
+        async with QueueCraft(url) as qc:
+            await line.worker(qc, kind).declare()
+            await publish(qc)
+        for count in (10, MANY):
+            qc = QueueCraft(url)
+            async with qc, running(line.worker(qc, kind)):
+                await line.until(count)
+    finally:
+        rabbitmq.management.call("DELETE", f"users/{name}")
+    assert line.overtaken == []
+    assert sorted(line.begun) == list(range(MANY))
+    assert set(line.redeliveries) == {0, 1}  # what the broker tells is all there is
 
 
 @pytest.mark.parametrize("kind", KINDS)
