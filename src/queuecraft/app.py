@@ -45,7 +45,7 @@ from queuecraft.runtime.facts import (
     Shutdown,
     WorkerStarted,
 )
-from queuecraft.runtime.handler import Middleware, checked
+from queuecraft.runtime.handler import Middleware
 from queuecraft.runtime.health import Health
 from queuecraft.runtime.options import PublishOptions
 from queuecraft.runtime.pauses import Pauses
@@ -540,8 +540,7 @@ class QueueCraft:
         ...     return timing
         >>> QueueCraft().use(timed)
         """
-        self._engine.middleware.extend(checked(middleware))
-        self._engine.adopt(middleware)
+        self._engine.use(middleware)
 
     def use_publishing(self, *middleware: PublishMiddleware) -> None:
         """Wrap `publish`, `publish_many` and `send` from now on; the first is the outermost.
@@ -555,8 +554,7 @@ class QueueCraft:
         ...     return stamping
         >>> QueueCraft().use_publishing(stamped)
         """
-        self._publishing.add(middleware)
-        self._engine.adopt(middleware)
+        self._engine.use_publishing(middleware)
 
     @contextlib.contextmanager
     def override(
@@ -668,8 +666,7 @@ class QueueCraft:
         }
         times = [self._publisher.last_success, *(w.counters.last_success for w in self._workers)]
         last = max((time for time in times if time is not None), default=None)
-        blocked = None if connection.current is None else connection.current.blocked
-        trouble = next(filter(None, (each.trouble for each in self._engine.watched)), None)
+        blocked, trouble = connection.blocked, self._engine.trouble
         healthy = connection.state == "connected" and not (paused or blocked or trouble)
         return Health(
             status="healthy" if healthy else "unhealthy",

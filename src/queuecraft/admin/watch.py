@@ -245,7 +245,7 @@ class Watch:
             self._blank(),
             at=datetime.fromtimestamp(sample.at, UTC),
             state=self._engine.connection.state,
-            blocked=self._blocked(),
+            blocked=self._engine.connection.blocked,
             asked_in=sample.took,
             queues=rows,
             workers=workers,
@@ -304,10 +304,6 @@ class Watch:
             failure_ratio=sum(paces.values(), Pace()).failure_ratio,
             oldest_age=max(known, default=None),
         )
-
-    def _blocked(self) -> str | None:
-        driver = self._engine.connection.current
-        return None if driver is None else driver.blocked
 
     def _blank(self) -> Overview:
         return Overview(

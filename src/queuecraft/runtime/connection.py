@@ -68,6 +68,11 @@ class Connection:
         trying = self.state == "connecting" and self._refusal is not None
         return trying or self.state == "reconnecting"
 
+    @property
+    def blocked(self) -> str | None:
+        """Why the broker takes no messages, if it says so."""
+        return None if self.current is None else self.current.blocked
+
     async def connect(self) -> None:
         """Connect now, trying each host once; raises `ConnectionLost` if none answers, and
         `ConfigError` if trying again would not help."""

@@ -14,7 +14,7 @@ from queuecraft.model.settings import Settings
 from queuecraft.runtime.connection import Connection
 from queuecraft.runtime.depends import Overrides
 from queuecraft.runtime.facts import Facts
-from queuecraft.runtime.handler import Middleware
+from queuecraft.runtime.handler import Middleware, checked
 from queuecraft.runtime.pauses import Pauses
 from queuecraft.runtime.publication import Publishing, PublishMiddleware
 from queuecraft.runtime.publisher import Publisher
@@ -45,6 +45,23 @@ class Engine:
     """What is called in the end, for middleware that holds something open."""
     watched: list[Any] = field(default_factory=list)
     """Middleware that says in `trouble` why nothing can be done; None while all is well."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be done, if middleware says so."""
+        return next(filter(None, (each.trouble for each in self.watched)), None)
+
+    def use(self, middleware: Iterable[Middleware]) -> None:
+        """Wrap every handler of workers started from now on."""
+        given = checked(middleware)
+        self.middleware += given
+        self.adopt(given)
+
+    def use_publishing(self, middleware: Iterable[PublishMiddleware]) -> None:
+        """Wrap publishing from now on."""
+        given = tuple(middleware)
+        self.publishing.add(given)
+        self.adopt(given)
 
     def adopt(self, middleware: Iterable[Middleware | PublishMiddleware]) -> None:
         """Let middleware that asks for it know whom it works for: an object, or the object whose

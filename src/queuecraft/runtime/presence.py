@@ -141,7 +141,6 @@ class LifeSigns:
         """This process as it is now."""
         engine = self._engine
         connection = engine.connection
-        trouble = next(filter(None, (each.trouble for each in engine.watched)), None)
         return Presence(
             id=self._id,
             host=self._host,
@@ -152,8 +151,8 @@ class LifeSigns:
             version=__version__,
             every=self._every,
             sent=engine.publisher.sent,
-            blocked=None if connection.current is None else connection.current.blocked,
-            last_error=trouble or connection.last_error,
+            blocked=connection.blocked,
+            last_error=engine.trouble or connection.last_error,
             workers=tuple(self._told(self._running())),
             circuits=dict(self._circuits),
         )
