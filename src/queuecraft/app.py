@@ -55,6 +55,7 @@ from queuecraft.runtime.publication import Publishing, PublishMiddleware
 from queuecraft.runtime.publisher import Publisher
 from queuecraft.runtime.registration import Given
 from queuecraft.runtime.requests import RequestOptions, Requests
+from queuecraft.runtime.roster import Roster
 from queuecraft.runtime.signals import Signals
 from queuecraft.runtime.stream import MessageStream
 from queuecraft.runtime.watchdog import Watchdog
@@ -161,9 +162,9 @@ class QueueCraft:
         if settings.delayed.service:
             self._delayed.check()
             facts.observe(WorkerStarted, lambda _: self._delayed.start())
-        self._workers: list[Worker] = []
+        self._roster = Roster()
         self._presence = LifeSigns(
-            self._engine, lambda: self._workers, lambda: self.connection_state
+            self._engine, lambda: self._roster, lambda: self.connection_state
         )
         self._named_queues: dict[str, Queue[Any]] = {}
         self._shutting_down: asyncio.Future[None] | None = None
@@ -415,22 +416,7 @@ class QueueCraft:
         >>> QueueCraft().worker("billing", retry=Retry(max_retries=5), concurrency=8)
         <Worker 'billing' on nothing, new>
         """
-        worker = self._make_worker(queue, options)
-        self._workers.append(worker)
-        return worker
-
-    def _make_worker(self, queue: str | Queue[Any] | None, options: WorkerOptions) -> Worker:
-        worker = Worker(self._engine, queue, options, self._holds_dead_letters)
-        name = queue.name if isinstance(queue, Queue) else queue
-        if name is not None:
-            for other in self._workers:
-                same = other.named == name
-                if same and (worker.ordered or other.ordered) and other.state != "stopped":
-                    raise ConfigError(
-                        f"queue {name!r} has a worker already; ordering='key' needs to be the only "
-                        "one, raise its concurrency instead"
-                    )
-        return worker
+        return self._roster.add(self._roster.make(self._engine, queue, options))
 
     def include(self, instance: object) -> Worker:
         """A worker whose handlers are the `@consume` methods of a `@channel` class.
@@ -444,7 +430,7 @@ class QueueCraft:
         <Worker 'audit' on order.*, new>
         """
         found = channel_of(instance)
-        worker = self._make_worker(found.queue, found.options)
+        worker = self._roster.make(self._engine, found.queue, found.options)
         for consumed, method in handlers_of(instance):
             worker.on(
                 consumed.event,
@@ -453,8 +439,7 @@ class QueueCraft:
                 batch_size=consumed.batch_size,
                 batch_wait=consumed.batch_wait,
             )
-        self._workers.append(worker)
-        return worker
+        return self._roster.add(worker)
 
     def subscribe(
         self,
@@ -499,17 +484,17 @@ class QueueCraft:
             options["retry"] = retry
         if dead_letter is not None:
             options["dead_letter"] = dead_letter
-        worker = self._make_worker(queue, options)
+        worker = self._roster.make(self._engine, queue, options)
         stream: MessageStream[T] = MessageStream(worker)
         for each in (event, *more):
             worker.on(each, stream.handle)
-        self._workers.append(worker)
+        self._roster.add(worker)
         return stream
 
     @property
     def workers(self) -> tuple[Worker, ...]:
         """Every worker made so far."""
-        return tuple(self._workers)
+        return tuple(self._roster)
 
     @property
     def registry(self) -> tuple[QueueMetadata, ...]:
@@ -521,13 +506,13 @@ class QueueCraft:
         >>> qc.registry[0].queue, qc.registry[0].handlers[0].pattern
         ('audit', 'order.*')
         """
-        return tuple(worker.metadata for worker in self._named_workers())
+        return tuple(worker.metadata for worker in self._roster.named)
 
     async def run(self) -> None:
         """Run all workers until SIGTERM or SIGINT, or until each is stopped."""
-        for worker in self._workers:
+        for worker in self._roster:
             worker.build()
-        await asyncio.gather(*(worker.run() for worker in self._workers))
+        await asyncio.gather(*(worker.run() for worker in self._roster))
 
     def use(self, *middleware: Middleware) -> None:
         """Wrap every handler of workers started from now on.
@@ -584,8 +569,7 @@ class QueueCraft:
         """
         overrides = self._engine.overrides
         together = overrides.with_one_more(dependency, replacement)
-        for worker in self._workers:
-            worker.check_overrides(together)
+        self._roster.check_overrides(together)
         with overrides.replacing(dependency, replacement):
             yield
 
@@ -621,7 +605,7 @@ class QueueCraft:
     @property
     def in_threads(self) -> int:
         """How many sync handlers are at work."""
-        return sum(worker.in_threads for worker in self._workers)
+        return sum(worker.in_threads for worker in self._roster)
 
     @property
     def codec(self) -> Codec:
@@ -639,12 +623,14 @@ class QueueCraft:
     @property
     def dead_letters(self) -> DeadLetters:
         """Dead letters: list, count, purge, and `await qc.dead_letters.redrive("billing")`."""
-        return DeadLetters(self._engine.connection, self._engine.clock, self._dead_letter_queue)
+        return DeadLetters(
+            self._engine.connection, self._engine.clock, self._roster.dead_letter_queue
+        )
 
     @property
     def admin(self) -> Admin:
         """What an operator does: see, peek, declare, bind, move, purge and delete."""
-        return Admin(self._engine, self.dead_letters, self._holds_dead_letters)
+        return Admin(self._engine, self.dead_letters, self._roster.holds_dead_letters)
 
     @property
     def delayed(self) -> Delayed:
@@ -660,11 +646,9 @@ class QueueCraft:
         """
         connection = self._engine.connection
         paused = {
-            worker.queue_name: worker.paused
-            for worker in self._workers
-            if worker.paused is not None
+            worker.queue_name: worker.paused for worker in self._roster if worker.paused is not None
         }
-        times = [self._publisher.last_success, *(w.counters.last_success for w in self._workers)]
+        times = [self._publisher.last_success, *(w.counters.last_success for w in self._roster)]
         last = max((time for time in times if time is not None), default=None)
         blocked, trouble = connection.blocked, self._engine.trouble
         healthy = connection.state == "connected" and not (paused or blocked or trouble)
@@ -686,7 +670,7 @@ class QueueCraft:
         0
         """
         queues: dict[str, Metrics] = {}
-        for worker in self._named_workers():
+        for worker in self._roster.named:
             name = worker.queue_name
             counts = {"before": queues.get(name, Metrics())}  # workers may share a queue
             counts["its own"] = Metrics.of(worker.counters, worker.in_flight)
@@ -715,9 +699,9 @@ class QueueCraft:
         Raises `ConnectionLost` when no host answers, `ConfigError` when trying again is no use."""
         if self._shutting_down is not None:
             raise ConnectionLost("this QueueCraft is shut down; make a new one", operation="open")
-        self._check_handlers()
+        self._roster.check_handlers()
         await self._engine.connection.connect()
-        for worker in self._workers:
+        for worker in self._roster:
             if worker.handlers:
                 await self._engine.connection.declare(worker.definition)
 
@@ -736,7 +720,7 @@ class QueueCraft:
         engine = self._engine
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        stops = (worker.stop(timeout=timeout) for worker in self._workers)
+        stops = (worker.stop(timeout=timeout) for worker in self._roster)
         for error in await asyncio.gather(*stops, return_exceptions=True):
             if error is not None:  # the rest is to be closed all the same
                 engine.facts.log.error("a worker did not stop well", exc_info=error)
@@ -771,7 +755,7 @@ class QueueCraft:
 
     def __repr__(self) -> str:
         broker = self._engine.connection.traits.name
-        return f"<QueueCraft {broker} {self.connection_state}, {len(self._workers)} workers>"
+        return f"<QueueCraft {broker} {self.connection_state}, {len(self._roster)} workers>"
 
     def stand_in(self, drivers: Sequence[Driver], clock: Clock) -> Callable[[], None]:
         """Work with other drivers and another clock, as if newly made, and without a journal, until
@@ -806,13 +790,12 @@ class QueueCraft:
 
         for stop, (kind, observer) in before.items():
             other._engine.facts.observe(kind, still(stop, observer))
-        restore = [worker.stand_in(other._engine) for worker in self._workers]
-        other._workers = list(self._workers)
+        restore = self._roster.stand_in(other._engine)
+        other._roster = self._roster
         self.__dict__.update(other.__dict__)
 
         def go_back() -> None:
-            for each in restore:
-                each()
+            restore()
             for stop in observers.keys() - before.keys():
                 del observers[stop]
             self.__dict__.clear()
@@ -830,40 +813,6 @@ class QueueCraft:
                 self._named_queues.clear()
             queue = self._named_queues[name] = Queue(name)
         return queue
-
-    def _check_handlers(self) -> None:
-        """Workers that share a queue get each other's messages, so they must handle the same."""
-        first: dict[str, Worker] = {}
-        for worker in self._workers:
-            if not worker.handlers:
-                continue
-            other = first.setdefault(worker.queue_name, worker)
-            ours, theirs = ({each.pattern for each in one.handlers} for one in (worker, other))
-            if ours != theirs:
-                odd = ", ".join(sorted(ours ^ theirs))
-                raise ConfigError(
-                    f"two workers share queue {worker.queue_name!r}, and only one of them handles "
-                    f"{odd}; put all handlers on one worker, or give each a queue of its own"
-                )
-
-    def _named_workers(self) -> list[Worker]:
-        """Without those still being built, whose names are not known yet."""
-        return [each for each in self._workers if each.handlers or each.named is not None]
-
-    def _holds_dead_letters(self, queue: str) -> bool:
-        return queue.endswith(".dlq") or any(
-            worker.dead_letters is not None and worker.dead_letters.queue == queue
-            for worker in self._workers
-            if worker.handlers
-        )
-
-    def _dead_letter_queue(self, queue: str) -> str | None:
-        if self._holds_dead_letters(queue):
-            return queue
-        for worker in self._workers:
-            if worker.handlers and worker.queue_name == queue:
-                return None if worker.dead_letters is None else worker.dead_letters.queue
-        return None
 
 
 async def _by(deadline: float, work: Awaitable[None]) -> None:

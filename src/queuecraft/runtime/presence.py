@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from queuecraft.model.presence import BOUNDS, Presence, WorkerPresence, step_of
@@ -34,7 +34,7 @@ class LifeSigns:
     def __init__(
         self,
         engine: Engine,
-        workers: Callable[[], Sequence[Worker]],
+        workers: Callable[[], Iterable[Worker]],
         state: Callable[[], ConnectionState],
     ) -> None:
         self._engine = engine
