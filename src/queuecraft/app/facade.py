@@ -10,9 +10,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from os import PathLike
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, Unpack, overload
+from typing import Any, Self, TypeVar, Unpack
 
 from queuecraft.admin import Admin
+from queuecraft.app.outlet import Outlet
 from queuecraft.clock import Clock
 from queuecraft.codec import Codec, Compressors, Serializers
 from queuecraft.config import settings_from_environment, settings_from_file
@@ -21,13 +22,13 @@ from queuecraft.drivers.base import Driver, Gauge
 from queuecraft.drivers.registry import Drivers
 from queuecraft.drivers.target import Target
 from queuecraft.middleware.breaker import Breaker
-from queuecraft.model.errors import ConfigError, ConnectionLost, PublishError, QueueError
+from queuecraft.model.errors import ConfigError, ConnectionLost
 from queuecraft.model.event import Event
 from queuecraft.model.metadata import QueueMetadata
 from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Policy, Retry
 from queuecraft.model.queue import Queue
 from queuecraft.model.settings import Settings, SettingsOptions
-from queuecraft.model.types import R, T
+from queuecraft.model.types import T
 from queuecraft.observers.delayed import DelayedObserver
 from queuecraft.observers.journal import JournalObserver
 from queuecraft.observers.log import LogObserver
@@ -47,14 +48,12 @@ from queuecraft.runtime.facts import (
 )
 from queuecraft.runtime.handler import Middleware
 from queuecraft.runtime.health import Health
-from queuecraft.runtime.options import PublishOptions
 from queuecraft.runtime.pauses import Pauses
 from queuecraft.runtime.plan import WorkerOptions
 from queuecraft.runtime.presence import LifeSigns
 from queuecraft.runtime.publication import Publishing, PublishMiddleware
 from queuecraft.runtime.publisher import Publisher
-from queuecraft.runtime.registration import Given
-from queuecraft.runtime.requests import RequestOptions, Requests
+from queuecraft.runtime.requests import Requests
 from queuecraft.runtime.roster import Roster
 from queuecraft.runtime.signals import Signals
 from queuecraft.runtime.stream import MessageStream
@@ -63,10 +62,8 @@ from queuecraft.runtime.worker import Worker
 
 F = TypeVar("F", bound=Fact)
 
-REMEMBERED = 4096  # names that were sent to; they may be made of user data
 
-
-class QueueCraft:
+class QueueCraft(Outlet):
     """Publishes and handles typed events over the broker of a URL.
 
     Nothing is connected until it is needed. `async with` connects, declares the queues of its
@@ -150,14 +147,13 @@ class QueueCraft:
             publishing=Publishing(publisher),
         )
         self._publisher = publisher
-        self._publishing = self._engine.publishing
         self._breaker = breaker
         if breaker is not None:
             self.use_publishing(breaker.publishing)
             facts.observe(Reconnected, lambda _: breaker.close())
         self.use(*middleware)
         self.use_publishing(*publish_middleware)
-        self._requests = Requests(connection, codec, clock, facts)
+        super().__init__(self._engine.publishing, Requests(connection, codec, clock, facts))
         self._delayed = Delayed(self._engine)
         if settings.delayed.service:
             self._delayed.check()
@@ -166,7 +162,6 @@ class QueueCraft:
         self._presence = LifeSigns(
             self._engine, lambda: self._roster, lambda: self.connection_state
         )
-        self._named_queues: dict[str, Queue[Any]] = {}
         self._shutting_down: asyncio.Future[None] | None = None
 
     @classmethod
@@ -194,214 +189,6 @@ class QueueCraft:
         """
         parts, given = parted(options)
         return cls(settings=settings_from_file(path, given=given), **parts)
-
-    # -- publishing ----------------------------------------------------------------------------
-
-    @overload
-    async def publish(
-        self, event: Event[T], payload: Given[T], **options: Unpack[PublishOptions]
-    ) -> str: ...
-    @overload
-    async def publish(
-        self, event: str, payload: object, **options: Unpack[PublishOptions]
-    ) -> str: ...
-    async def publish(
-        self, event: Event[Any] | str, payload: object, **options: Unpack[PublishOptions]
-    ) -> str:
-        """Publish an event to every queue bound to it; returns the message's id once the broker
-        has it.
-
-        Options: `headers, message_id, correlation_id, reply_to, timestamp, key, priority, ttl,
-        delay, deliver_at, persistent, retry, dead_letter, exchange, unroutable`. Raises
-        `Unroutable` when no queue is bound, `PayloadError` when the payload does not fit,
-        `PublishError` when the broker did not take it or did not answer (`error.outcome` tells
-        which).
-
-        >>> import asyncio
-        >>> from queuecraft import Event, QueueCraft
-        >>> async def main() -> None:
-        ...     async with QueueCraft() as qc:
-        ...         await qc.publish(Event("order.placed", dict), {"id": "o-1"}, delay=30)
-        >>> asyncio.run(main())
-        Traceback (most recent call last):
-        queuecraft.Unroutable: no queue is bound to event 'order.placed' ...
-        """
-        return await self._publishing.publish(event, payload, options)
-
-    @overload
-    async def publish_many(
-        self,
-        event: Event[T],
-        payloads: Iterable[Given[T]],
-        *,
-        atomic: bool = False,
-        return_exceptions: Literal[False] = False,
-        **options: Unpack[PublishOptions],
-    ) -> list[str]: ...
-    @overload
-    async def publish_many(
-        self,
-        event: Event[T],
-        payloads: Iterable[Given[T]],
-        *,
-        atomic: bool = False,
-        return_exceptions: Literal[True],
-        **options: Unpack[PublishOptions],
-    ) -> list[str | QueueError]: ...
-    @overload
-    async def publish_many(
-        self,
-        event: str,
-        payloads: Iterable[object],
-        *,
-        atomic: bool = False,
-        return_exceptions: bool = False,
-        **options: Unpack[PublishOptions],
-    ) -> list[str | QueueError]: ...
-    async def publish_many(
-        self,
-        event: Event[Any] | str,
-        payloads: Iterable[Any],
-        *,
-        atomic: bool = False,
-        return_exceptions: bool = False,
-        **options: Unpack[PublishOptions],
-    ) -> Any:
-        """Publish many payloads of one event, in as few flights as possible; returns their ids.
-
-        If some fail, the others are published all the same; then `PublishError` is raised with
-        what became of each in `error.results`, or, with `return_exceptions=True`, that list is
-        returned. `atomic=True` stores all or none, where the broker can.
-
-        >>> import asyncio
-        >>> from queuecraft import Event, QueueCraft
-        >>> async def main() -> int:
-        ...     qc = QueueCraft()
-        ...     qc.worker("audit").on("#", print)
-        ...     async with qc:
-        ...         return len(await qc.publish_many(Event("n", int), range(1000)))
-        >>> asyncio.run(main())
-        1000
-        """
-        if "message_id" in options:
-            raise ConfigError("publish_many gives each message an id of its own")
-        results = await self._publishing.publish_many(event, payloads, options, atomic=atomic)
-        if not return_exceptions:
-            failed = [each for each in results if isinstance(each, QueueError)]
-            if failed:
-                unknown = any(getattr(each, "outcome", "") == "unknown" for each in failed)
-                raise PublishError(
-                    f"{len(failed)} of {len(results)} messages were not published; the first: "
-                    f"{failed[0]}",
-                    outcome="unknown" if unknown else "rejected",
-                    results=tuple(results),
-                    operation="publish_many",
-                ) from failed[0]
-        return results
-
-    @overload
-    async def send(
-        self, queue: Queue[T], payload: Given[T], **options: Unpack[PublishOptions]
-    ) -> str: ...
-    @overload
-    async def send(self, queue: str, payload: object, **options: Unpack[PublishOptions]) -> str: ...
-    async def send(
-        self, queue: Queue[Any] | str, payload: object, **options: Unpack[PublishOptions]
-    ) -> str:
-        """Send a payload to one queue alone; returns its id once the broker has it. The worker
-        handles it with `worker.on(queue)`, or with its only handler.
-
-        >>> import asyncio
-        >>> from queuecraft import Queue, QueueCraft
-        >>> async def main() -> None:
-        ...     async with QueueCraft() as qc:
-        ...         await qc.send(Queue("invoices", dict), {"id": "i-1"})
-        >>> asyncio.run(main())
-        Traceback (most recent call last):
-        queuecraft.PublishError: there is no such queue; start its worker first, ...
-        """
-        if "exchange" in options:
-            raise ConfigError("send goes to a queue, not through an exchange; use publish")
-        target = self._queue(queue) if isinstance(queue, str) else queue
-        return await self._publishing.publish(target, payload, options)
-
-    @overload
-    async def request(
-        self,
-        event: Event[T] | Queue[T],
-        payload: Given[T],
-        reply: type[R],
-        *,
-        timeout: float = 5.0,
-        **options: Unpack[RequestOptions],
-    ) -> R: ...
-    @overload
-    async def request(
-        self,
-        event: str,
-        payload: object,
-        reply: type[R],
-        *,
-        timeout: float = 5.0,
-        **options: Unpack[RequestOptions],
-    ) -> R: ...
-    @overload
-    async def request(
-        self,
-        event: Event[T] | Queue[T],
-        payload: Given[T],
-        reply: None = None,
-        *,
-        timeout: float = 5.0,
-        **options: Unpack[RequestOptions],
-    ) -> Any: ...
-    @overload
-    async def request(
-        self,
-        event: str,
-        payload: object,
-        reply: None = None,
-        *,
-        timeout: float = 5.0,
-        **options: Unpack[RequestOptions],
-    ) -> Any: ...
-    async def request(
-        self,
-        event: Event[Any] | Queue[Any] | str,
-        payload: object,
-        reply: Any = None,
-        *,
-        timeout: float = 5.0,
-        **options: Unpack[RequestOptions],
-    ) -> Any:
-        """Publish an event, or send to one queue, and wait for what its handler returns, read as
-        the type `reply`.
-
-        A request is neither retried nor kept: it lives for `timeout` seconds, and the first reply
-        wins. Raises `RequestTimeout` when none came, `RemoteError` when the handler failed,
-        `PayloadError` when the reply does not fit, and what `publish` raises. Options: `headers,
-        message_id, timestamp, key, priority, persistent, exchange`.
-
-        >>> import asyncio
-        >>> from queuecraft import Event, QueueCraft
-        >>> price_asked = Event("price.asked", str)
-        >>> async def main() -> None:
-        ...     qc = QueueCraft()
-        ...     pricing = qc.worker("pricing")
-        ...
-        ...     @pricing.on(price_asked)
-        ...     async def price(article: str) -> float:
-        ...         return {"tea": 4.5}[article]
-        ...
-        ...     async with qc:
-        ...         await pricing.start()
-        ...         print(await qc.request(price_asked, "tea", float))
-        >>> asyncio.run(main())
-        4.5
-        """
-        return await self._requests.request(
-            self._publishing.publish, event, payload, reply, timeout, options
-        )
 
     # -- handling ------------------------------------------------------------------------------
 
@@ -803,16 +590,6 @@ class QueueCraft:
             engine.adopt((*engine.middleware, *engine.publishing.middleware))
 
         return go_back
-
-    # -- inside --------------------------------------------------------------------------------
-
-    def _queue(self, name: str) -> Queue[Any]:
-        queue = self._named_queues.get(name)
-        if queue is None:
-            if len(self._named_queues) >= REMEMBERED:
-                self._named_queues.clear()
-            queue = self._named_queues[name] = Queue(name)
-        return queue
 
 
 async def _by(deadline: float, work: Awaitable[None]) -> None:
