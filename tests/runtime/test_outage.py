@@ -343,7 +343,7 @@ async def test_all_publishes_cancelled_in_an_outage_leave_nothing_to_wait_for(sh
         publish.cancel()
     await shop.clock.settle()
     async with asyncio.timeout(1):
-        await shop.qc._publisher.flush()
+        await shop.qc._engine.publisher.flush()
 
 
 async def test_an_outage_may_fail_publishes_at_once(inline: bool) -> None:

@@ -102,7 +102,7 @@ async def test_under_load_a_few_durations_are_counted_and_the_rest_is_left_alone
             await qc.publish_many(order_placed, [Order("o")] * 500)
             await eventually(lambda: worker.counters.succeeded == 500)
             assert not facts.wants(MessagesSucceeded)
-            (told,) = qc._presence.presence().workers
+            (told,) = qc._parts.presence.presence().workers
             assert sum(told.durations) == 200
 
 

@@ -465,7 +465,7 @@ async def test_a_mistake_of_ours_is_told_and_not_waited_for(
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
-        patch.setattr(network.qc._publisher._sender, "_take", fail)
+        patch.setattr(network.qc._engine.publisher._sender, "_take", fail)
         with pytest.raises(PublishError, match="ZeroDivisionError"):
             await network.publish("m-1")
     assert await network.publish("m-2") == "m-2"
@@ -727,7 +727,7 @@ async def test_the_cause_of_a_failing_key_function_is_kept(shop: Shop) -> None:
 async def test_events_made_on_the_fly_are_not_remembered_for_ever(shop: Shop) -> None:
     for n in range(5000):
         await shop.qc.publish(Event(f"order.{n}"), n)
-    assert len(shop.qc._publisher._recipes) <= 4096
+    assert len(shop.qc._engine.publisher._recipes) <= 4096
 
 
 async def test_what_was_sent_is_counted_and_told(shop: Shop) -> None:

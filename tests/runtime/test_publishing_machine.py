@@ -151,7 +151,7 @@ async def test_what_a_caller_is_told_is_true(
         await world.do(step, value)
     await world.end()
 
-    sender = world.qc._publisher._sender
+    sender = world.qc._engine.publisher._sender
     assert not sender.entries
     assert sender._waiting == 0
     assert sender._task is None

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Generator, Iterable, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, Unpack
 
 from queuecraft.admin import Admin
+from queuecraft.app.assembly import Assembly
+from queuecraft.app.listeners import F, Listeners
 from queuecraft.app.outlet import Outlet
 from queuecraft.clock import Clock
 from queuecraft.codec import Codec, Compressors, Serializers
@@ -20,47 +20,26 @@ from queuecraft.config import settings_from_environment, settings_from_file
 from queuecraft.config.options import Options, parted
 from queuecraft.drivers.base import Driver, Gauge
 from queuecraft.drivers.registry import Drivers
-from queuecraft.drivers.target import Target
 from queuecraft.middleware.breaker import Breaker
-from queuecraft.model.errors import ConfigError, ConnectionLost
+from queuecraft.model.errors import ConfigError
 from queuecraft.model.event import Event
 from queuecraft.model.metadata import QueueMetadata
 from queuecraft.model.policy import DeadLetter, NoDeadLetter, NoRetry, Policy, Retry
 from queuecraft.model.queue import Queue
 from queuecraft.model.settings import Settings, SettingsOptions
 from queuecraft.model.types import T
-from queuecraft.observers.delayed import DelayedObserver
-from queuecraft.observers.journal import JournalObserver
-from queuecraft.observers.log import LogObserver
 from queuecraft.runtime.channel import channel_of, handlers_of
-from queuecraft.runtime.connection import Connection
 from queuecraft.runtime.counters import Metrics
 from queuecraft.runtime.dead_letters import DeadLetters
 from queuecraft.runtime.delayed import Delayed
-from queuecraft.runtime.engine import Engine
-from queuecraft.runtime.facts import (
-    ConnectionState,
-    Fact,
-    Facts,
-    Reconnected,
-    Shutdown,
-    WorkerStarted,
-)
+from queuecraft.runtime.facts import ConnectionState
 from queuecraft.runtime.handler import Middleware
 from queuecraft.runtime.health import Health
-from queuecraft.runtime.pauses import Pauses
 from queuecraft.runtime.plan import WorkerOptions
-from queuecraft.runtime.presence import LifeSigns
-from queuecraft.runtime.publication import Publishing, PublishMiddleware
-from queuecraft.runtime.publisher import Publisher
-from queuecraft.runtime.requests import Requests
+from queuecraft.runtime.publication import PublishMiddleware
 from queuecraft.runtime.roster import Roster
-from queuecraft.runtime.signals import Signals
 from queuecraft.runtime.stream import MessageStream
-from queuecraft.runtime.watchdog import Watchdog
 from queuecraft.runtime.worker import Worker
-
-F = TypeVar("F", bound=Fact)
 
 
 class QueueCraft(Outlet):
@@ -110,59 +89,31 @@ class QueueCraft(Outlet):
         elif given:
             name = next(iter(given))
             raise ConfigError(f"give settings= or keywords such as {name}=, not both")
-        clock = clock or Clock()
-        facts = Facts(logger)
-        codec = Codec(
-            serializer=settings.serializer,
-            compression=settings.compression,
-            threshold=settings.compression_threshold,
-            max_bytes=settings.max_message_bytes,
-            serializers=serializers,
-            compressors=compressors,
+        self._roster = Roster()
+        self._listeners = Listeners()
+        self._work_with(
+            Assembly(
+                settings,
+                drivers,
+                clock or Clock(),
+                self._roster,
+                serializers=serializers,
+                compressors=compressors,
+                breaker=breaker,
+                logger=logger,
+            )
         )
-        if drivers is None or isinstance(drivers, Drivers):
-            drivers = (drivers or Drivers()).create(Target(settings.url, clock, settings))
-        connection = Connection(drivers, settings, clock, facts)
-        LogObserver(facts.log).attach(facts)
-        DelayedObserver(facts.log, settings.delayed.webhook).attach(facts)
-        self._journal: JournalObserver | None = None
-        if (journal := settings.journal_settings) is not None:
-            self._journal = JournalObserver(journal, codec, clock, facts.log)
-            self._journal.attach(facts)
-        self.settings = settings
-        self._kinds = (serializers, compressors)
-        self._observers: dict[object, tuple[type[Any], Callable[[Any], object]]] = {}
-        publisher = Publisher(connection, codec, settings, clock, facts)
-        self._engine = Engine(
-            settings=settings,
-            clock=clock,
-            facts=facts,
-            codec=codec,
-            connection=connection,
-            publisher=publisher,
-            signals=Signals(facts.log),
-            watchdog=Watchdog(facts),
-            pauses=Pauses(connection, clock),
-            policy=settings.policy,
-            publishing=Publishing(publisher),
-        )
-        self._publisher = publisher
-        self._breaker = breaker
         if breaker is not None:
             self.use_publishing(breaker.publishing)
-            facts.observe(Reconnected, lambda _: breaker.close())
         self.use(*middleware)
         self.use_publishing(*publish_middleware)
-        super().__init__(self._engine.publishing, Requests(connection, codec, clock, facts))
-        self._delayed = Delayed(self._engine)
-        if settings.delayed.service:
-            self._delayed.check()
-            facts.observe(WorkerStarted, lambda _: self._delayed.start())
-        self._roster = Roster()
-        self._presence = LifeSigns(
-            self._engine, lambda: self._roster, lambda: self.connection_state
-        )
-        self._shutting_down: asyncio.Future[None] | None = None
+
+    def _work_with(self, parts: Assembly) -> None:
+        """Begin as one that has never been opened."""
+        super().__init__(parts.engine.publishing, parts.requests)
+        self.settings = parts.engine.settings
+        self._parts = parts
+        self._engine = parts.engine
 
     @classmethod
     def from_environment(
@@ -367,14 +318,7 @@ class QueueCraft(Outlet):
         >>> from queuecraft.facts import MessageFailed
         >>> stop = QueueCraft().observe(MessageFailed, print)
         """
-        stop = self._engine.facts.observe(kind, observer)
-        self._observers[stop] = (kind, observer)
-
-        def forget() -> None:
-            self._observers.pop(stop, None)
-            stop()
-
-        return forget
+        return self._listeners.add(self._engine.facts, kind, observer)
 
     def configure(self, *, default_queue: Policy) -> None:
         """What deliveries get where neither message, worker nor queue says otherwise.
@@ -402,10 +346,7 @@ class QueueCraft(Outlet):
     @property
     def connection_state(self) -> ConnectionState:
         """disconnected, connecting, connected, reconnecting, circuit_open, closing or closed."""
-        state = self._engine.connection.state
-        if self._breaker is None or state in ("closing", "closed"):
-            return state
-        return "circuit_open" if self._breaker.state == "open" else state
+        return self._parts.vitals.connection_state
 
     @property
     def dead_letters(self) -> DeadLetters:
@@ -422,7 +363,7 @@ class QueueCraft(Outlet):
     @property
     def delayed(self) -> Delayed:
         """Delayed messages that can be listed, limited and cancelled: add, list, stats, cleanup."""
-        return self._delayed
+        return self._parts.delayed
 
     def health_check(self) -> Health:
         """Healthy while connected and consuming; otherwise what is wrong, and since when.
@@ -431,23 +372,7 @@ class QueueCraft(Outlet):
         >>> QueueCraft().health_check().status
         'unhealthy'
         """
-        connection = self._engine.connection
-        paused = {
-            worker.queue_name: worker.paused for worker in self._roster if worker.paused is not None
-        }
-        times = [self._publisher.last_success, *(w.counters.last_success for w in self._roster)]
-        last = max((time for time in times if time is not None), default=None)
-        blocked, trouble = connection.blocked, self._engine.trouble
-        healthy = connection.state == "connected" and not (paused or blocked or trouble)
-        return Health(
-            status="healthy" if healthy else "unhealthy",
-            connection_state=self.connection_state,
-            last_message_at=_moment(last),
-            last_error=trouble or connection.last_error,
-            disconnected_at=None if connection.current else _moment(connection.lost_at),
-            blocked=blocked,
-            paused=paused,
-        )
+        return self._parts.vitals.health()
 
     def get_metrics(self) -> Metrics:
         """What was sent, received, failed and so on since the start, in all and for each queue.
@@ -456,17 +381,7 @@ class QueueCraft(Outlet):
         >>> QueueCraft().get_metrics().messages_sent
         0
         """
-        queues: dict[str, Metrics] = {}
-        for worker in self._roster.named:
-            name = worker.queue_name
-            counts = {"before": queues.get(name, Metrics())}  # workers may share a queue
-            counts["its own"] = Metrics.of(worker.counters, worker.in_flight)
-            queues[name] = replace(Metrics.total(0, counts), queues={})
-        total = Metrics.total(self._publisher.sent, queues)
-        if self._journal is None:
-            return total
-        written, dropped = self._journal.written, self._journal.dropped
-        return replace(total, journal_written=written, journal_dropped=dropped)
+        return self._parts.vitals.metrics()
 
     def get_broker_gauges(self) -> Sequence[Gauge]:
         """What the client of the broker measures, where the URL asks for it: on Kafka, with
@@ -484,13 +399,7 @@ class QueueCraft(Outlet):
     async def open(self) -> None:
         """Connect now and declare the queues of all workers; `async with` does this for you.
         Raises `ConnectionLost` when no host answers, `ConfigError` when trying again is no use."""
-        if self._shutting_down is not None:
-            raise ConnectionLost("this QueueCraft is shut down; make a new one", operation="open")
-        self._roster.check_handlers()
-        await self._engine.connection.connect()
-        for worker in self._roster:
-            if worker.handlers:
-                await self._engine.connection.declare(worker.definition)
+        await self._parts.life.open()
 
     async def shutdown(self, timeout: float | None = None) -> None:
         """Stop gracefully: workers finish what runs, publishes are flushed, then all is closed.
@@ -498,31 +407,7 @@ class QueueCraft(Outlet):
         Takes at most `timeout` seconds (default: the setting `shutdown_timeout`) before handlers
         still at work are cancelled and their messages given back.
         """
-        if self._shutting_down is None:
-            limit = self.settings.shutdown_timeout if timeout is None else timeout
-            self._shutting_down = asyncio.ensure_future(self._shut_down(limit))
-        await asyncio.shield(self._shutting_down)
-
-    async def _shut_down(self, timeout: float) -> None:
-        engine = self._engine
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
-        stops = (worker.stop(timeout=timeout) for worker in self._roster)
-        for error in await asyncio.gather(*stops, return_exceptions=True):
-            if error is not None:  # the rest is to be closed all the same
-                engine.facts.log.error("a worker did not stop well", exc_info=error)
-        await _by(deadline, self._presence.close())
-        await self._requests.close()  # not before: what the workers finish may wait for replies
-        await self._delayed.close(max(1.0, deadline - loop.time()))
-        await _by(deadline, engine.publisher.flush())
-        await engine.publisher.close()
-        for close in engine.closing:
-            await _by(deadline, _quietly(close, engine.facts.log))
-        await engine.connection.close()
-        engine.watchdog.stop()
-        await _by(deadline, engine.facts.flush())
-        engine.facts.emit(Shutdown())
-        await _by(deadline, engine.facts.flush())  # some may observe this one with a coroutine
+        await self._parts.life.end(timeout)
 
     async def __aenter__(self) -> Self:
         try:
@@ -548,63 +433,22 @@ class QueueCraft(Outlet):
         """Work with other drivers and another clock, as if newly made, and without a journal, until
         the function that is returned is called; `queuecraft.testing.testing` does it for you. The
         workers, middleware and observers there are stay."""
-        if self._engine.connection.state not in ("disconnected", "closed"):
+        engine = self._engine
+        if engine.connection.state not in ("disconnected", "closed"):
             raise ConfigError("this QueueCraft is open; use testing(qc) before it is, or instead")
-        engine, own = self._engine, self.__dict__.copy()
-        serializers, compressors = self._kinds
-        here = replace(self.settings.delayed, store=None, webhook=None)
-        other = QueueCraft(
-            settings=replace(self.settings, url="local://", journal=None, delayed=here),
-            drivers=drivers,
-            serializers=serializers,
-            compressors=compressors,
-            logger=engine.facts.log,
-            clock=clock,
-            middleware=engine.middleware,
-            publish_middleware=engine.publishing.middleware,
+        own = self.__dict__.copy()
+        other = self._parts.rehearsal(drivers, clock)
+        restore = (
+            self._roster.stand_in(other.engine),
+            self._listeners.stand_in(other.engine.facts),
         )
-        if (breaker := self._breaker) is not None:
-            other._breaker = breaker
-            other._engine.facts.observe(Reconnected, lambda _: breaker.close())
-        other._engine.overrides = engine.overrides
-        other._engine.policy = engine.policy
-        # One list for both: an observer that is stopped meanwhile is stopped for good.
-        observers = other._observers = self._observers
-        before = dict(observers)
-
-        def still(stop: object, observer: Callable[[Any], object]) -> Callable[[Any], object]:
-            return lambda fact: observer(fact) if stop in observers else None
-
-        for stop, (kind, observer) in before.items():
-            other._engine.facts.observe(kind, still(stop, observer))
-        restore = self._roster.stand_in(other._engine)
-        other._roster = self._roster
-        self.__dict__.update(other.__dict__)
+        self._work_with(other)
 
         def go_back() -> None:
-            restore()
-            for stop in observers.keys() - before.keys():
-                del observers[stop]
+            for each in restore:
+                each()
             self.__dict__.clear()
             self.__dict__.update(own)
             engine.adopt((*engine.middleware, *engine.publishing.middleware))
 
         return go_back
-
-
-async def _by(deadline: float, work: Awaitable[None]) -> None:
-    """Wait for it until the deadline, but a second at least."""
-    left = deadline - asyncio.get_running_loop().time()
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(work, max(1.0, left))
-
-
-async def _quietly(close: Callable[[], Awaitable[Any]], log: logging.Logger) -> None:
-    try:
-        await close()
-    except Exception as error:  # the rest is to be closed all the same
-        log.error("middleware did not close well", exc_info=error)
-
-
-def _moment(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

@@ -34,7 +34,7 @@ class LifeSigns:
     def __init__(
         self,
         engine: Engine,
-        workers: Callable[[], Iterable[Worker]],
+        workers: Iterable[Worker],
         state: Callable[[], ConnectionState],
     ) -> None:
         self._engine = engine
@@ -158,7 +158,7 @@ class LifeSigns:
         )
 
     def _running(self) -> list[Worker]:
-        return [each for each in self._workers() if each.state not in ("new", "stopped")]
+        return [each for each in self._workers if each.state not in ("new", "stopped")]
 
     def _told(self, workers: Iterable[Worker]) -> Iterable[WorkerPresence]:
         counted: set[str] = set()
