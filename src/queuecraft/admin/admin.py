@@ -9,22 +9,19 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from queuecraft.admin.broker import Broker
 from queuecraft.admin.moving import Moving
 from queuecraft.admin.peeked import PeekedMessage
-from queuecraft.admin.private import is_hidden, is_private
-from queuecraft.admin.unknown import UnknownQueue
+from queuecraft.admin.private import is_hidden
 from queuecraft.admin.watch import Watch
+from queuecraft.admin.wiring import binding
 from queuecraft.drivers.base import (
-    Binding,
     Delivery,
-    Driver,
     Exchange,
     Queue,
     QueueInfo,
-    Rewinding,
     Rewound,
     Topology,
-    VirtualHosts,
 )
 from queuecraft.drivers.partial import Partial, lacking
 from queuecraft.model.errors import (
@@ -32,7 +29,6 @@ from queuecraft.model.errors import (
     ConnectionLost,
     PayloadError,
     QueueError,
-    UnsupportedFeature,
 )
 from queuecraft.model.naming import check_name
 from queuecraft.model.pause import Pause
@@ -93,8 +89,8 @@ class Admin:
         """
         for name in names:
             check_name("queue", name)
-        async with self._broker() as driver:
-            found = await driver.inspect(list(dict.fromkeys(names)) or None)
+        async with self._broker() as broker:
+            found = await broker.driver.inspect(list(dict.fromkeys(names)) or None)
         kept = [info for info in found if names or not is_hidden(info.name)]
         kept.sort(key=lambda info: info.name)
         why = lacking(found)
@@ -114,13 +110,13 @@ class Admin:
         Traceback (most recent call last):
         queuecraft.UnknownQueue: there is no queue 'biling'; did you mean ...
         """
-        async with self._broker() as driver:
-            return await self._info(driver, queue, "inspect")
+        async with self._broker() as broker:
+            return await broker.info(queue, "inspect")
 
     async def topology(self) -> Topology:
         """Exchanges, queues, bindings and consumers, as far as the broker tells."""
-        async with self._broker() as driver:
-            told = await driver.topology()
+        async with self._broker() as broker:
+            told = await broker.driver.topology()
         return replace(
             told,
             queues=tuple(each for each in told.queues if not is_hidden(each)),
@@ -138,8 +134,8 @@ class Admin:
         """
         _check_above_zero("peek", limit=limit)
         decode = self._engine.codec.decoder()
-        async with self._broker() as driver:
-            deliveries = await self._peek(driver, queue, limit, force=force)
+        async with self._broker() as broker:
+            deliveries = await broker.peek(queue, limit, force=force)
         return [PeekedMessage.of(delivery, decode) for delivery in deliveries]
 
     def watch(self) -> Watch:
@@ -214,17 +210,17 @@ class Admin:
         ['billing', 'billing.dlq', 'scratch']
         """
         engine = self._engine
-        async with self._broker() as driver:
-            options: WorkerOptions = {"exchange": await self._exchange(driver, exchange)}
+        async with self._broker() as broker:
+            options: WorkerOptions = {"exchange": await broker.wiring.exchange(exchange)}
             plan = Plan.of(queue, options, engine.settings)
-            plan.check(driver.traits)
+            plan.check(broker.driver.traits)
             made = queue if isinstance(queue, Queue) else Queue[Any](queue)
             target = made.dead_letters
             if target is None and dead_letters and not self._holds_dead_letters(made.name):
                 policy = plan.policy_over(engine.policy)
-                target = plan.dead_letters(made.name, policy, driver.traits)
-            bindings = tuple(_binding(plan.exchange, pattern) for pattern in patterns)
-            await driver.declare(
+                target = plan.dead_letters(made.name, policy, broker.driver.traits)
+            bindings = tuple(binding(plan.exchange, pattern) for pattern in patterns)
+            await broker.driver.declare(
                 replace(made, bindings=(*made.bindings, *bindings), dead_letters=target)
             )
 
@@ -232,9 +228,9 @@ class Admin:
         """Make an exchange; a plain name makes one of the type that `exchange_type` sets."""
         if not isinstance(exchange, Exchange):
             exchange = Exchange(exchange, self._engine.settings.exchange_type)
-        async with self._broker() as driver:
-            self._check_type(driver, exchange)
-            await driver.prepare([exchange])
+        async with self._broker() as broker:
+            broker.wiring.check(exchange)
+            await broker.driver.prepare([exchange])
 
     async def bind(
         self,
@@ -258,10 +254,10 @@ class Admin:
         >>> asyncio.run(main())
         1
         """
-        async with self._broker() as driver:
-            await self._info(driver, queue, "bind")
-            bindings = await self._bindings(driver, patterns, exchange, headers)
-            await driver.bind(queue, bindings)
+        async with self._broker() as broker:
+            await broker.info(queue, "bind")
+            bindings = await broker.wiring.bindings(patterns, exchange, headers)
+            await broker.driver.bind(queue, bindings)
 
     async def unbind(
         self,
@@ -272,38 +268,38 @@ class Admin:
     ) -> None:
         """Give a queue the events of these patterns no more. What it has it keeps; what it was
         not bound to is ignored. A worker that is started binds its queue again."""
-        async with self._broker() as driver:
-            await self._info(driver, queue, "unbind")
-            bindings = await self._bindings(driver, patterns, exchange, headers)
-            await driver.unbind(queue, bindings)
+        async with self._broker() as broker:
+            await broker.info(queue, "unbind")
+            bindings = await broker.wiring.bindings(patterns, exchange, headers)
+            await broker.driver.unbind(queue, bindings)
 
     async def virtual_hosts(self) -> list[str]:
         """The virtual hosts of the broker that the user may see. On RabbitMQ, through its
         management interface; elsewhere there are none, and this is an `UnsupportedFeature`."""
-        async with self._broker() as driver:
-            return await _divided(driver).virtual_hosts()
+        async with self._broker() as broker:
+            return await broker.divided.virtual_hosts()
 
     async def make_virtual_host(self, name: str) -> None:
         """Make a virtual host in which the user may do everything: a place of its own for each
         tenant. Needs a user who is an administrator."""
         check_name("virtual host", name)
-        async with self._broker() as driver:
-            await _divided(driver).make_virtual_host(name)
+        async with self._broker() as broker:
+            await broker.divided.make_virtual_host(name)
 
     # -- removing and moving -------------------------------------------------------------------
 
     async def purge(self, queue: str) -> int:
         """Forget what is ready in a queue, for good; says how many. What is in flight or delayed
         stays."""
-        async with self._broker() as driver:
-            await self._info(driver, queue, "purge")
-            return await driver.purge(queue)
+        async with self._broker() as broker:
+            await broker.info(queue, "purge")
+            return await broker.driver.purge(queue)
 
     async def delete(self, queue: str) -> None:
         """Remove a queue with its bindings and all its messages. Its dead-letter queue stays."""
-        async with self._broker() as driver:
-            await self._info(driver, queue, "delete")
-            await driver.delete(queue)
+        async with self._broker() as broker:
+            await broker.info(queue, "delete")
+            await broker.driver.delete(queue)
 
     async def rewind(self, queue: str, to: datetime, *, dry_run: bool = False) -> list[Rewound]:
         """Let a queue have again what it was given since a moment; says how much of each
@@ -313,9 +309,9 @@ class Admin:
             raise ConfigError(
                 f"rewind({queue!r}, {to!r}): say in which time zone, as with tzinfo=UTC"
             )
-        async with self._broker() as driver:
-            await self._info(driver, queue, "rewind")
-            return list(await _rewinding(driver).rewind(queue, to, dry_run=dry_run))
+        async with self._broker() as broker:
+            await broker.info(queue, "rewind")
+            return list(await broker.rewinding.rewind(queue, to, dry_run=dry_run))
 
     async def move(
         self,
@@ -353,9 +349,9 @@ class Admin:
         if source == target:
             raise ConfigError(f"move({source!r}, {target!r}): that is one queue; name two")
         meant = self._chooser(where)
-        async with self._broker() as driver:
-            await self._info(driver, target, "move")
-            total = (await self._info(driver, source, "move")).ready or 0
+        async with self._broker() as broker:
+            await broker.info(target, "move")
+            total = (await broker.info(source, "move")).ready or 0
             if where is None and limit is not None:
                 total = min(total, limit)
             moving = Moving(
@@ -368,17 +364,17 @@ class Admin:
                 on_progress=on_progress,
             )
             if dry_run:
-                peeked = await self._peek(driver, source, total) if total else ()
+                peeked = await broker.peek(source, total) if total else ()
                 for start in range(0, len(peeked), BATCH):
                     await moving.drive(peeked[start : start + BATCH], None)
                 return moving.state
 
             def lost(error: QueueError) -> None:
-                self._engine.connection.lost(driver, error)
+                self._engine.connection.lost(broker.driver, error)
 
             # As many may be held as there are: what is not meant is kept back until the end.
-            subscription = await driver.subscribe(Queue(source), prefetch=max(total, 1))
-            partitioned = driver.traits.partitioned
+            subscription = await broker.driver.subscribe(Queue(source), prefetch=max(total, 1))
+            partitioned = broker.driver.traits.partitioned
             async with Sweep(subscription, total, lost, partitioned=partitioned) as sweep:
                 async for batch in sweep.batches():
                     await moving.drive(batch, sweep)
@@ -405,11 +401,11 @@ class Admin:
         >>> asyncio.run(main())
         connected ['billing']
         """
-        async with self._broker() as driver:
-            notes = await driver.announced()
-            if listen > 0 and notes is not None and not driver.traits.keeps_notes:
+        async with self._broker() as broker:
+            notes = await broker.driver.announced()
+            if listen > 0 and notes is not None and not broker.driver.traits.keeps_notes:
                 await asyncio.sleep(listen)
-                notes = await driver.announced()
+                notes = await broker.driver.announced()
         if notes is None:
             return None
         told = [Presence.read(note) for name, note in notes.items() if name.startswith(NAME)]
@@ -434,142 +430,49 @@ class Admin:
         paused by ada: the bank is down
         None
         """
-        async with self._broker() as driver:
-            await self._info(driver, queue, "pause")
-            await self._engine.pauses.say(driver, queue, paused=True, reason=reason, by=by)
+        async with self._broker() as broker:
+            await broker.info(queue, "pause")
+            await self._engine.pauses.say(broker.driver, queue, paused=True, reason=reason, by=by)
 
     async def resume(self, queue: str, *, by: str = "") -> None:
         """Let workers consume a queue again that was paused by `pause`. A worker that stands still
         for another reason goes on doing so."""
-        async with self._broker() as driver:
+        async with self._broker() as broker:
             pauses = self._engine.pauses
-            await pauses.look(driver)
+            await pauses.look(broker.driver)
             if queue not in pauses.paused:
-                await self._info(driver, queue, "resume")
-            await pauses.say(driver, queue, paused=False, by=by)
+                await broker.info(queue, "resume")
+            await pauses.say(broker.driver, queue, paused=False, by=by)
 
     async def pauses(self) -> Mapping[str, Pause]:
         """The queues that are paused by `pause`: since when, by whom and why."""
-        async with self._broker() as driver:
-            await self._engine.pauses.look(driver)
+        async with self._broker() as broker:
+            await self._engine.pauses.look(broker.driver)
         return self._engine.pauses.paused
 
     # -- inside --------------------------------------------------------------------------------
 
     async def _everything(self) -> Sequence[QueueInfo]:
         """Every queue there is, those that are not listed as well."""
-        async with self._broker() as driver:
-            return await driver.inspect()
+        async with self._broker() as broker:
+            return await broker.driver.inspect()
 
     @asynccontextmanager
-    async def _broker(self) -> AsyncGenerator[Driver]:
+    async def _broker(self) -> AsyncGenerator[Broker]:
         """An open driver; a connection lost there is reported."""
         connection = self._engine.connection
         driver = await connection.ready()
         try:
-            yield driver
+            yield Broker(driver, self._engine.settings.default_exchange, self._holds_dead_letters)
         except ConnectionLost as error:
             connection.lost(driver, error)
             raise
-
-    async def _info(self, driver: Driver, queue: str, operation: str) -> QueueInfo:
-        check_name("queue", queue)
-        for info in await driver.inspect([queue]):
-            return info
-        others = await driver.inspect()
-        raise UnknownQueue.among(
-            queue,
-            [info.name for info in others if not is_private(info.name)],
-            operation=operation,
-            broker=driver.traits.name,
-            partial=lacking(others) is not None,
-        )
-
-    async def _peek(
-        self, driver: Driver, queue: str, limit: int, *, force: bool = False
-    ) -> Sequence[Delivery]:
-        info = await self._info(driver, queue, "peek")
-        harmless = driver.traits.peek == "clean" or self._holds_dead_letters(queue)
-        if not (harmless or force or info.consumers == 0):
-            raise UnsupportedFeature(
-                "peeking marks messages as redelivered on this broker, and the queue has "
-                "consumers; stop them first, or force it",
-                broker=driver.traits.name,
-                operation="peek",
-                queue=queue,
-            )
-        return await driver.peek(queue, limit)
 
     def _chooser(self, where: Callable[[PeekedMessage], bool] | None) -> Callable[[Delivery], bool]:
         if where is None:
             return lambda delivery: True
         decode = self._engine.codec.decoder()
         return lambda delivery: where(PeekedMessage.of(delivery, decode))
-
-    async def _exchange(self, driver: Driver, given: Exchange | str | None) -> Exchange:
-        """The exchange meant: by its name the one that exists, or else one like the default."""
-        default = self._engine.settings.default_exchange
-        name = default.name if given is None else given
-        if isinstance(name, str):
-            known = (await driver.topology()).exchanges
-            like = default if name == default.name else Exchange(name, default.type)
-            name = next((each for each in known if each.name == name), like)
-        self._check_type(driver, name)
-        return name
-
-    def _check_type(self, driver: Driver, exchange: Exchange) -> None:
-        traits = driver.traits
-        if exchange.type not in traits.exchange_types:
-            raise UnsupportedFeature(
-                f"this broker has no {exchange.type} exchanges, as {exchange.name!r} is to be; "
-                f"it has {', '.join(sorted(traits.exchange_types))}",
-                broker=traits.name,
-            )
-
-    async def _bindings(
-        self,
-        driver: Driver,
-        patterns: Sequence[str],
-        given: Exchange | str | None,
-        headers: Mapping[str, Any] | None,
-    ) -> list[Binding]:
-        exchange = await self._exchange(driver, given)
-        if headers and exchange.type != "headers":
-            raise ConfigError(
-                f"headers= needs a headers exchange; {exchange.name!r} is of type {exchange.type}"
-            )
-        if not patterns and exchange.type in ("headers", "fanout"):
-            patterns = ("#",)  # what a handler of everything would bind
-        if not patterns:
-            raise ConfigError("say which events: a name as 'order.placed', or a pattern 'order.*'")
-        return [_binding(exchange, pattern, headers) for pattern in patterns]
-
-
-def _binding(exchange: Exchange, pattern: str, headers: Mapping[str, Any] | None = None) -> Binding:
-    check_name("event", pattern)
-    return Binding(exchange, pattern, dict(headers or {}))
-
-
-def _divided(driver: Driver) -> VirtualHosts:
-    if not isinstance(driver, VirtualHosts):
-        name = driver.traits.name
-        raise UnsupportedFeature(
-            f"{name} has no virtual hosts; give each tenant a prefix or an address of its own",
-            broker=name,
-        )
-    return driver
-
-
-def _rewinding(driver: Driver) -> Rewinding:
-    if not isinstance(driver, Rewinding):
-        name = driver.traits.name
-        raise UnsupportedFeature(
-            f"{name} keeps nothing that was consumed, so a queue cannot be set back; send messages "
-            "again from the archive with `queuecraft lake replay`",
-            broker=name,
-            operation="rewind",
-        )
-    return driver
 
 
 def _check_above_zero(operation: str, **values: float | None) -> None:

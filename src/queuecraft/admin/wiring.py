@@ -1,0 +1,67 @@
+"""Which exchange is meant by a name, and what binds a queue to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from queuecraft.drivers.base import Binding, Driver, Exchange
+from queuecraft.model.errors import ConfigError, UnsupportedFeature
+from queuecraft.model.naming import check_name
+
+
+class Wiring:
+    """The exchanges of a broker, for those who bind queues by hand."""
+
+    def __init__(self, driver: Driver, default: Exchange) -> None:
+        self._driver = driver
+        self._default = default
+
+    async def exchange(self, given: Exchange | str | None) -> Exchange:
+        """The exchange meant: by its name the one that exists, or else one like the default."""
+        default = self._default
+        name = default.name if given is None else given
+        if isinstance(name, str):
+            known = (await self._driver.topology()).exchanges
+            like = default if name == default.name else Exchange(name, default.type)
+            name = next((each for each in known if each.name == name), like)
+        self.check(name)
+        return name
+
+    def check(self, exchange: Exchange) -> None:
+        """Raise `UnsupportedFeature` if the broker has none of this type."""
+        traits = self._driver.traits
+        if exchange.type not in traits.exchange_types:
+            raise UnsupportedFeature(
+                f"this broker has no {exchange.type} exchanges, as {exchange.name!r} is to be; "
+                f"it has {', '.join(sorted(traits.exchange_types))}",
+                broker=traits.name,
+            )
+
+    async def bindings(
+        self,
+        patterns: Sequence[str],
+        given: Exchange | str | None,
+        headers: Mapping[str, Any] | None,
+    ) -> list[Binding]:
+        """What gives a queue the events of these patterns, or with these headers."""
+        exchange = await self.exchange(given)
+        if headers and exchange.type != "headers":
+            raise ConfigError(
+                f"headers= needs a headers exchange; {exchange.name!r} is of type {exchange.type}"
+            )
+        if not patterns and exchange.type in ("headers", "fanout"):
+            patterns = ("#",)  # what a handler of everything would bind
+        if not patterns:
+            raise ConfigError("say which events: a name as 'order.placed', or a pattern 'order.*'")
+        return [binding(exchange, pattern, headers) for pattern in patterns]
+
+
+def binding(exchange: Exchange, pattern: str, headers: Mapping[str, Any] | None = None) -> Binding:
+    """A binding to an exchange, if the name of the event is a good one.
+
+    >>> binding(Exchange("shop"), "order.*").pattern
+    'order.*'
+    """
+    check_name("event", pattern)
+    return Binding(exchange, pattern, dict(headers or {}))
