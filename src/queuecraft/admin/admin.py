@@ -37,7 +37,7 @@ from queuecraft.runtime.dead_letters import DeadLetters, DeadMessage
 from queuecraft.runtime.engine import Engine
 from queuecraft.runtime.plan import Plan, WorkerOptions
 from queuecraft.runtime.presence import NAME
-from queuecraft.runtime.redrive import BATCH, Redrive, Sweep
+from queuecraft.runtime.redrive import Redrive, Sweep
 
 
 class Admin:
@@ -365,8 +365,7 @@ class Admin:
             )
             if dry_run:
                 peeked = await broker.peek(source, total) if total else ()
-                for start in range(0, len(peeked), BATCH):
-                    await moving.drive(peeked[start : start + BATCH], None)
+                await moving.rehearse(peeked)
                 return moving.state
 
             def lost(error: QueueError) -> None:
@@ -376,10 +375,7 @@ class Admin:
             subscription = await broker.driver.subscribe(Queue(source), prefetch=max(total, 1))
             partitioned = broker.driver.traits.partitioned
             async with Sweep(subscription, total, lost, partitioned=partitioned) as sweep:
-                async for batch in sweep.batches():
-                    await moving.drive(batch, sweep)
-                    if moving.full:
-                        break
+                await moving.walk(sweep)
             return moving.state
 
     # -- workers and pauses --------------------------------------------------------------------

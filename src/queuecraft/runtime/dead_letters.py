@@ -17,7 +17,7 @@ from queuecraft.runtime.canary import Canary
 from queuecraft.runtime.connection import Connection
 from queuecraft.runtime.dead_message import DeadMessage, Filter
 from queuecraft.runtime.failure_groups import TURN, FailureGroup, grouped
-from queuecraft.runtime.redrive import BATCH, Redrive, Run, Sweep, is_meant
+from queuecraft.runtime.redrive import Redrive, Run, Sweep, is_meant
 
 __all__ = ["DeadLetters", "DeadMessage", "FailureGroup", "Filter", "Redrive"]
 
@@ -233,18 +233,14 @@ class DeadLetters:
             )
             if dry_run:
                 peeked = await place.driver.peek(place.queue, total)
-                for start in range(0, len(peeked), BATCH):
-                    await run.drive(peeked[start : start + BATCH], None)
+                await run.rehearse(peeked)
                 return run.state
             if canary is not None:
                 await self._send_ahead(place, run, others, canary, patience)
                 if run.state.stopped is not None or not run.state.moved or run.full:
                     return run.state
             async with await place.sweep(total - run.state.moved) as sweep:
-                async for batch in sweep.batches():
-                    await run.drive(batch, sweep)
-                    if run.full:
-                        break
+                await run.walk(sweep)
             return run.state
 
     async def _send_ahead(
@@ -270,10 +266,7 @@ class DeadLetters:
         # Most often they are among the first; a filter may mean the last of all.
         for most in sorted({min(total, size + NEAR), total}):
             async with await place.sweep(total - ahead.state.moved, most) as sweep:
-                async for batch in sweep.batches():
-                    await ahead.drive(batch, sweep)
-                    if ahead.full:
-                        break
+                await ahead.walk(sweep)
             if ahead.full or most == total:
                 break
             moved = ahead.state.moved

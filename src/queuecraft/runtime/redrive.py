@@ -176,6 +176,18 @@ class Run:
         if self._on_progress is not None:
             self._on_progress(self.state)
 
+    async def walk(self, sweep: Sweep) -> None:
+        """Send back what is met on the way, until as many have moved as were asked for."""
+        async for batch in sweep.batches():
+            await self.drive(batch, sweep)
+            if self.full:
+                break
+
+    async def rehearse(self, peeked: Sequence[Delivery]) -> None:
+        """Count what would be sent back of these."""
+        for start in range(0, len(peeked), BATCH):
+            await self.drive(peeked[start : start + BATCH], None)
+
     async def drive(self, batch: Iterable[Delivery], sweep: Sweep | None) -> None:
         """Send a batch back, as far as it is meant; without a sweep, only count."""
         waiting = deque(batch)
