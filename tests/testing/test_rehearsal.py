@@ -181,6 +181,39 @@ async def test_an_observer_that_is_stopped_meanwhile_stays_so() -> None:
     assert failures == []
 
 
+async def test_what_is_added_meanwhile_is_gone_afterwards() -> None:
+    shop = Shop()
+    shop.broken = True
+    failures: list[MessageFailed] = []
+    async with testing(shop.qc):
+        shop.qc.worker("audit").on(order_paid, print)
+        shop.qc.observe(MessageFailed, failures.append)
+    async with testing(shop.qc) as app:
+        await shop.qc.publish(order_placed, {"id": "o-1"})
+        await app.settle()
+    assert shop.seen == ["charge o-1 1"]
+    assert failures == []
+    assert [each.queue_name for each in shop.qc.workers] == ["billing", "mail"]
+
+
+async def test_a_rehearsal_that_cannot_begin_leaves_all_as_it_was() -> None:
+    class Picky:
+        def attach(self, engine: Any) -> None:
+            if engine.settings.url == "local://":
+                raise ConfigError("not here")
+
+        def __call__(self, handle: Handle) -> Handle:
+            return handle
+
+    shop = Shop(middleware=[Picky()])
+    before = vars(shop.qc).copy()
+    with pytest.raises(ConfigError, match="not here"):
+        async with testing(shop.qc):
+            pass
+    assert vars(shop.qc) == before
+    assert shop.billing.state == "new"
+
+
 async def test_what_was_configured_holds() -> None:
     shop = Shop()
     shop.broken = True
