@@ -35,6 +35,25 @@ def test_an_exchange_of_another_type_is_made_and_bound_to(shell: Shell) -> None:
     assert "topic, direct, fanout, headers" in result.stderr
 
 
+def test_an_exchange_that_asks_for_no_event_needs_none(shell: Shell) -> None:
+    shell.ok("declare", "everyone", "--exchange", "news", "--type", "fanout")
+    shell.ok("publish", "any", "1", "--exchange", "news")
+    assert shell.payloads("everyone") == [1]
+    result = shell("declare", "audit", "--exchange", "elsewhere")
+    assert result.exit_code == 2
+    assert "say which events" in result.stderr
+
+
+def test_a_new_exchange_for_headers_is_made_as_one(shell: Shell) -> None:
+    shell.declare("pdf")
+    shell.ok("bind", "pdf", "--exchange", "reports", "--match", "format=pdf")
+    (told,) = shell.json("topology")
+    assert {each["name"]: each["type"] for each in told["exchanges"]}["reports"] == "headers"
+    result = shell("bind", "pdf", "--match", "format=pdf")
+    assert result.exit_code == 2
+    assert "'events' of type topic; name another exchange" in result.stderr
+
+
 def test_a_queue_of_other_properties_is_told(shell: Shell) -> None:
     shell.ok("declare", "everyone", "any", "--exchange", "news", "--type", "fanout")
     result = shell("declare", "more", "any", "--exchange", "news", "--type", "direct")

@@ -14,7 +14,7 @@ from queuecraft.admin.moving import Moving
 from queuecraft.admin.peeked import PeekedMessage
 from queuecraft.admin.private import is_hidden
 from queuecraft.admin.watch import Watch
-from queuecraft.admin.wiring import binding
+from queuecraft.admin.wiring import bindings
 from queuecraft.drivers.base import (
     Delivery,
     Exchange,
@@ -197,7 +197,8 @@ class Admin:
         dead_letters: bool = True,
     ) -> None:
         """Make a queue as a worker of that name would: with its dead-letter queue, and bound to
-        the events of these patterns. Making it again only adds.
+        the events of these patterns. A fanout or headers exchange needs no pattern. Making it again
+        only adds.
 
         >>> import asyncio
         >>> from queuecraft import QueueCraft
@@ -219,9 +220,10 @@ class Admin:
             if target is None and dead_letters and not self._holds_dead_letters(made.name):
                 policy = plan.policy_over(engine.policy)
                 target = plan.dead_letters(made.name, policy, broker.driver.traits)
-            bindings = tuple(binding(plan.exchange, pattern) for pattern in patterns)
+            asked = patterns or exchange is not None
+            more = bindings(plan.exchange, patterns) if asked else ()
             await broker.driver.declare(
-                replace(made, bindings=(*made.bindings, *bindings), dead_letters=target)
+                replace(made, bindings=(*made.bindings, *more), dead_letters=target)
             )
 
     async def declare_exchange(self, exchange: Exchange | str) -> None:
@@ -256,8 +258,8 @@ class Admin:
         """
         async with self._broker() as broker:
             await broker.info(queue, "bind")
-            bindings = await broker.wiring.bindings(patterns, exchange, headers)
-            await broker.driver.bind(queue, bindings)
+            more = await broker.wiring.bindings(patterns, exchange, headers)
+            await broker.driver.bind(queue, more)
 
     async def unbind(
         self,

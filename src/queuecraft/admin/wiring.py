@@ -8,6 +8,7 @@ from typing import Any
 from queuecraft.drivers.base import Binding, Driver, Exchange
 from queuecraft.model.errors import ConfigError, UnsupportedFeature
 from queuecraft.model.naming import check_name
+from queuecraft.model.queue import ExchangeType
 
 
 class Wiring:
@@ -17,13 +18,16 @@ class Wiring:
         self._driver = driver
         self._default = default
 
-    async def exchange(self, given: Exchange | str | None) -> Exchange:
-        """The exchange meant: by its name the one that exists, or else one like the default."""
+    async def exchange(
+        self, given: Exchange | str | None, kind: ExchangeType | None = None
+    ) -> Exchange:
+        """The exchange meant: by its name the one that exists, or else one like the default, or of
+        a certain type."""
         default = self._default
         name = default.name if given is None else given
         if isinstance(name, str):
             known = (await self._driver.topology()).exchanges
-            like = default if name == default.name else Exchange(name, default.type)
+            like = default if name == default.name else Exchange(name, kind or default.type)
             name = next((each for each in known if each.name == name), like)
         self.check(name)
         return name
@@ -45,23 +49,28 @@ class Wiring:
         headers: Mapping[str, Any] | None,
     ) -> list[Binding]:
         """What gives a queue the events of these patterns, or with these headers."""
-        exchange = await self.exchange(given)
+        exchange = await self.exchange(given, "headers" if headers else None)
         if headers and exchange.type != "headers":
             raise ConfigError(
-                f"headers= needs a headers exchange; {exchange.name!r} is of type {exchange.type}"
+                "only a headers exchange looks at headers, and there is "
+                f"{exchange.name!r} of type {exchange.type}; name another exchange"
             )
-        if not patterns and exchange.type in ("headers", "fanout"):
-            patterns = ("#",)  # what a handler of everything would bind
-        if not patterns:
-            raise ConfigError("say which events: a name as 'order.placed', or a pattern 'order.*'")
-        return [binding(exchange, pattern, headers) for pattern in patterns]
+        return bindings(exchange, patterns, headers)
 
 
-def binding(exchange: Exchange, pattern: str, headers: Mapping[str, Any] | None = None) -> Binding:
-    """A binding to an exchange, if the name of the event is a good one.
+def bindings(
+    exchange: Exchange, patterns: Sequence[str], headers: Mapping[str, Any] | None = None
+) -> list[Binding]:
+    """Bindings to an exchange, if there are events, with good names. An exchange that does not ask
+    for events gives all it has, as to a handler of everything.
 
-    >>> binding(Exchange("shop"), "order.*").pattern
-    'order.*'
+    >>> [each.pattern for each in bindings(Exchange("news", "fanout"), ())]
+    ['#']
     """
-    check_name("event", pattern)
-    return Binding(exchange, pattern, dict(headers or {}))
+    if not patterns and exchange.type in ("headers", "fanout"):
+        patterns = ("#",)
+    if not patterns:
+        raise ConfigError("say which events: a name as 'order.placed', or a pattern 'order.*'")
+    for pattern in patterns:
+        check_name("event", pattern)
+    return [Binding(exchange, pattern, dict(headers or {})) for pattern in patterns]

@@ -29,6 +29,7 @@ from queuecraft.cli.pairs import pairs
 from queuecraft.cli.payload import lines, opened, parse, read
 from queuecraft.cli.progress import progress
 from queuecraft.cli.tally import Tally
+from queuecraft.drivers.base import Exchange
 from queuecraft.model.errors import (
     CircuitOpen,
     ConfigError,
@@ -107,8 +108,6 @@ def publish(
         options["message_id"] = id
     if correlation_id is not None:
         options["correlation_id"] = correlation_id
-    if exchange is not None:
-        options["exchange"] = exchange
     if drop:
         options["unroutable"] = "drop"
 
@@ -121,6 +120,9 @@ def publish(
         async with entered(qc):
             if queue is not None:
                 await qc.admin.inspect(queue)  # which says what may have been meant
+            if exchange is not None:  # of whatever type it is
+                known = (await qc.admin.topology()).exchanges
+                options["exchange"] = next((x for x in known if x.name == exchange), exchange)
             target = Target(qc, event, queue, options)
             if by_line:
                 await _publish_lines(target, payload, limit, tally)
@@ -175,12 +177,13 @@ class Target:
 
     async def _unroutable(self, error: Unroutable) -> Unroutable:
         """The same in the words of the command line, with the event that may have been meant."""
-        name, exchange = self._event or "", self._options.get("exchange")
-        default = self._qc.settings.exchange
+        name, exchange = self._event or "", self._options.get("exchange", "")
+        if isinstance(exchange, Exchange):
+            exchange = exchange.name
         bound = {
             binding.pattern: queue
             for binding, queue in (await self._qc.admin.topology()).bindings
-            if binding.exchange.name == (exchange or default)
+            if binding.exchange.name == (exchange or self._qc.settings.exchange)
         }
         if name in bound:  # as with pub/sub
             return Unroutable(
@@ -188,10 +191,10 @@ class Target:
                 "nothing is kept for those who do not; start its worker, or say --drop",
                 broker=error.broker,
             )
-        what = shlex.quote(name or "EVENT")
-        where = "" if exchange is None else f" of exchange {exchange!r}"
-        if exchange is not None:
+        what, where = shlex.quote(name or "EVENT"), ""
+        if exchange:
             what += f" --exchange {shlex.quote(exchange)}"
+            where = f" of exchange {exchange!r}"
         hint = (
             f"start its worker, make a queue for it (queuecraft declare QUEUE {what}), give it to "
             f"one that exists (queuecraft bind QUEUE {what}), or say --drop"
