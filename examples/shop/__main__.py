@@ -72,11 +72,12 @@ def main() -> int:
         logging.getLogger("queuecraft").setLevel(logging.CRITICAL)
 
     with tempfile.TemporaryDirectory() as nowhere:
-        shop = Shop.at(given.folder or Path(nowhere), given.url)
         try:
-            asyncio.run((sell if given.no_workers else run)(shop, given.orders, given.patience))
-        except TimeoutError:
-            log.error("not all orders have ended within %g s", given.patience)
+            shop = Shop.at(given.folder or Path(nowhere), given.url)
+            try:
+                asyncio.run((sell if given.no_workers else run)(shop, given.orders, given.patience))
+            except TimeoutError:
+                log.error("not all orders have ended within %g s", given.patience)
         except QueueError as error:
             log.error("%s", error)
             return 1
