@@ -4,23 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Sequence
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, TopicPartition
 
-from queuecraft import ConnectionLost, QueueCraft
-from queuecraft.drivers.base import Outgoing, Receipt
+from queuecraft import ConnectionLost, QueueCraft, QueueError
+from queuecraft.drivers.base import Outgoing, Queue, Receipt
+from queuecraft.drivers.kafka import drivers
 from queuecraft.drivers.kafka.driver import KafkaDriver
 from queuecraft.drivers.kafka.producing import Producing
+from queuecraft.drivers.kafka.subscription import KafkaSubscription
+from queuecraft.drivers.target import Target
 from tests.runtime.support import eventually
 
 
 def threads() -> int:
     """How many of librdkafka's are at work in this process; each has its own files."""
-    names = (each.read_text(encoding="utf-8") for each in Path("/proc/self/task").glob("*/comm"))
-    return sum(name.startswith("rdk:") for name in names)
+    found = 0
+    for each in Path("/proc/self/task").glob("*/comm"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            found += each.read_text(encoding="utf-8").startswith("rdk:")
+    return found
+
+
+@asynccontextmanager
+async def no_threads_left() -> AsyncGenerator[None]:
+    """After the block none of librdkafka's threads is left, without the garbage collector: it would
+    wait for ever for a consumer that was not closed, and collect nothing meanwhile."""
+    gc.collect()
+    before = threads()
+    gc.disable()
+    try:
+        yield
+        await eventually(lambda: threads() <= before, timeout=20)
+    finally:
+        gc.enable()
 
 
 async def once(url: str) -> None:
@@ -31,18 +53,55 @@ async def once(url: str) -> None:
 
 
 async def test_no_thread_waits_for_the_garbage_collector(url: str) -> None:
-    gc.collect()
-    before = threads()
-    gc.disable()
-    try:
+    async with no_threads_left():
+        before = threads()
         async with QueueCraft(url) as qc:
             await qc.publish("order.placed", {}, unroutable="drop")
             assert threads() > before
         await once(url)
-        # They end a moment after they were told to.
-        await eventually(lambda: threads() <= before)
-    finally:
-        gc.enable()
+
+
+async def test_a_no_for_an_answer_keeps_no_thread(url: str) -> None:
+    async with no_threads_left():
+        (driver,) = drivers(Target(url))
+        assert isinstance(driver, KafkaDriver)
+        await driver.open()
+        await driver._cluster.look_for(["no-such-topic"], "inspect")
+        with pytest.raises(QueueError):
+            await driver._cluster.cut([TopicPartition("no-such-topic", 0, 1)])
+        await driver.close()
+        del driver
+
+
+async def test_a_consumer_whose_thread_is_busy_is_closed_though_nobody_waits(url: str) -> None:
+    async with no_threads_left():
+        (driver,) = drivers(Target(url))
+        await driver.open()
+        await driver.declare(Queue("billing"))
+        consumer = await driver.subscribe(Queue("billing"), prefetch=1)
+        assert isinstance(consumer, KafkaSubscription)
+        consumer._polling.submit(time.sleep, 0.5)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await consumer.close()
+        await driver.close()
+        del driver, consumer
+
+
+@pytest.mark.parametrize("patience", [0.0, 0.05, 0.5])
+async def test_a_close_that_nobody_waits_for_is_done_to_the_end(url: str, patience: float) -> None:
+    async with no_threads_left():
+        (driver,) = drivers(Target(url))
+        await driver.open()
+        for name in ("billing", "mail"):
+            await driver.declare(Queue(name))
+            consumer = await driver.subscribe(Queue(name), prefetch=1)
+            await consumer.receive(1, 0.2)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await driver.close()  # as a reconnect does, which has its time
+        await driver.close()
+        del driver, consumer
 
 
 async def test_who_sends_after_the_end_is_told_so() -> None:

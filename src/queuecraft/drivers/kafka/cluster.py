@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
@@ -18,6 +18,7 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 from confluent_kafka.cimpl import NewTopic
 
 from queuecraft.drivers.base import ConnectionLost
+from queuecraft.drivers.kafka.answers import WITHIN, answer
 from queuecraft.drivers.kafka.groups import Groups
 from queuecraft.drivers.kafka.refusals import failure
 
@@ -25,7 +26,6 @@ T = TypeVar("T")
 Spot: TypeAlias = tuple[str, int]
 """A topic and the number of a partition."""
 
-WITHIN: Final = 15.0  # seconds for an answer
 MAX_BYTES: Final = 16 * 2**20  # of a record in topics that we make; Kafka's own limit is 1 MiB
 AGAIN: Final = 0.02  # seconds until a question is asked again
 AT_ONCE: Final = 1000  # partitions asked about in one call: it holds up every other thread
@@ -121,7 +121,7 @@ class Cluster:
 
     def _described(self, topics: list[str]) -> dict[str, int]:
         told = self._admin.describe_topics(TopicCollection(topics), request_timeout=WITHIN)
-        found = {name: _answer(each, fine=_MISSING) for name, each in told.items()}
+        found = {name: answer(each, fine=_MISSING) for name, each in told.items()}
         return {
             name: len(topic.partitions)
             for name, topic in found.items()
@@ -166,7 +166,7 @@ class Cluster:
         def make() -> None:
             made = self._admin.create_topics(wanted, operation_timeout=WITHIN)
             for future in made.values():
-                _answer(future, fine=[KafkaError.TOPIC_ALREADY_EXISTS])
+                answer(future, fine=[KafkaError.TOPIC_ALREADY_EXISTS])
 
         await self.call("declare", make)
         deadline = asyncio.get_running_loop().time() + WITHIN
@@ -182,7 +182,7 @@ class Cluster:
 
         def remove() -> None:
             for future in self._admin.delete_topics(list(topics)).values():
-                _answer(future, fine=[KafkaError.UNKNOWN_TOPIC_OR_PART])
+                answer(future, fine=[KafkaError.UNKNOWN_TOPIC_OR_PART])
 
         if topics:
             await self.call("delete", remove)
@@ -194,7 +194,7 @@ class Cluster:
 
         def cut() -> None:
             for future in self._admin.delete_records(list(ends)).values():
-                _answer(future)
+                answer(future)
 
         if ends:
             await self.call("purge", cut)
@@ -233,7 +233,7 @@ class Cluster:
         if not wanted:
             return {}
         futures = self._admin.list_offsets(wanted, request_timeout=WITHIN)
-        return {(s.topic, s.partition): _answer(each).offset for s, each in futures.items()}
+        return {(s.topic, s.partition): answer(each).offset for s, each in futures.items()}
 
     async def since(self, spots: Iterable[Spot], moment: datetime) -> dict[Spot, int]:
         """Of each of these partitions, the first offset stored at that moment or later, if any."""
@@ -243,7 +243,7 @@ class Cluster:
         def asked() -> dict[Spot, int]:
             futures = self._admin.list_offsets(wanted, request_timeout=WITHIN)
             found = {
-                (each.topic, each.partition): _answer(future).offset
+                (each.topic, each.partition): answer(future).offset
                 for each, future in futures.items()
             }
             return {spot: offset for spot, offset in found.items() if offset >= 0}
@@ -264,7 +264,7 @@ class Cluster:
 
         def asked() -> dict[Spot, TopicPartition]:
             future = self._admin.list_consumer_group_offsets([GroupOffsets(group)])[group]
-            told = _answer(future, fine=[KafkaError.GROUP_ID_NOT_FOUND])
+            told = answer(future, fine=[KafkaError.GROUP_ID_NOT_FOUND])
             return {
                 (each.topic, each.partition): each
                 for each in (() if told is None else told.topic_partitions)
@@ -278,7 +278,7 @@ class Cluster:
 
         def move() -> None:
             wanted = [GroupOffsets(group, list(offsets))]
-            _answer(self._admin.alter_consumer_group_offsets(wanted)[group])
+            answer(self._admin.alter_consumer_group_offsets(wanted)[group])
 
         if offsets:
             await self.call(operation, move)
@@ -289,7 +289,7 @@ class Cluster:
 
         def forget() -> None:
             future = self._admin.delete_consumer_groups([group])[group]
-            _answer(future, fine=[KafkaError.GROUP_ID_NOT_FOUND])
+            answer(future, fine=[KafkaError.GROUP_ID_NOT_FOUND])
 
         await self.call("delete", forget)
         self.groups.forget(group)
@@ -303,7 +303,7 @@ class Cluster:
             found: dict[str, list[str]] = {group: [] for group in every}
             told = self._admin.describe_consumer_groups(wanted, request_timeout=WITHIN)
             for group, future in told.items():
-                group_info = _answer(future, fine=[KafkaError.GROUP_ID_NOT_FOUND])
+                group_info = answer(future, fine=[KafkaError.GROUP_ID_NOT_FOUND])
                 members = () if group_info is None else group_info.members
                 found[group] = [str(each.member_id) for each in members]
             return found
@@ -322,13 +322,3 @@ def _reason(told: deque[KafkaError]) -> KafkaError | None:
             if error.code() in codes:
                 return error
     return told[-1] if told else None
-
-
-def _answer(future: Future[Any], *, fine: Collection[int] = ()) -> Any:
-    """What has come of it; None for an error that is fine."""
-    try:
-        return future.result(WITHIN)
-    except KafkaException as error:
-        if error.args[0].code() in fine:
-            return None
-        raise

@@ -106,6 +106,7 @@ class KafkaDriver(Driver):
         self._forwarder: Forwarder | None = None
         self._board: Noticeboard | None = None
         self._watching: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         await self.close()
@@ -126,6 +127,19 @@ class KafkaDriver(Driver):
         await self._read("open")
 
     async def close(self) -> None:
+        """Whoever stops waiting, it is done to the end: a client of librdkafka that is not closed
+        stays in its group, and when the garbage collector finds it, its threads may never end."""
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        try:
+            await self._end_all()
+        finally:
+            self._closing = None
+
+    async def _end_all(self) -> None:
         watching, self._watching = self._watching, None
         if watching is not None:
             watching.cancel()
@@ -405,8 +419,9 @@ class KafkaDriver(Driver):
 
     async def wait_on_tiers(self) -> KafkaSubscription:
         """Become one of those who move on what has waited."""
+        tiers = self._tiers()
         subscription = self._join("delayed messages", FORWARDERS, AHEAD, counting=False)
-        await subscription.follow(self._tiers())
+        await subscription.follow(tiers)
         return subscription
 
     # -- inside --------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from queuecraft.drivers.base import ConnectionLost
 from queuecraft.drivers.kafka.cluster import Spot
 
 WITHIN: Final = 10.0  # seconds for the next record
@@ -42,10 +43,13 @@ class Glance:
         self._settings = settings
         self._consumer: Consumer | None = None
         self._lock = Lock()
+        self._closed = False
 
     def read(self, ahead: Mapping[Spot, Stretch], limit: int) -> list[Message]:
         """The oldest records of these, at most so many of each partition."""
         with self._lock:
+            if self._closed:  # one that is made now would never end
+                raise ConnectionLost("the connection is closed", broker="kafka", operation="peek")
             consumer = self._consumer = self._consumer or self._made()
             for topic in {topic for topic, _ in ahead}:
                 consumer.list_topics(topic, WITHIN)  # it would ask by itself, but not at once
@@ -59,6 +63,7 @@ class Glance:
     def close(self) -> None:
         """Look no more."""
         with self._lock:
+            self._closed = True
             consumer, self._consumer = self._consumer, None
             if consumer is not None:
                 consumer.close()

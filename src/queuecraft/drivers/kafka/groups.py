@@ -7,7 +7,6 @@ are, and which have members, it tells of all at once: most need not be asked any
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from concurrent.futures import Future
 from time import monotonic
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -15,17 +14,18 @@ from confluent_kafka import (
     ConsumerGroupState,
     ConsumerGroupTopicPartitions,
     KafkaError,
-    KafkaException,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
+
+from queuecraft.drivers.kafka.answers import WITHIN, answer
 
 T = TypeVar("T")
 Spot: TypeAlias = tuple[str, int]
 Offsets: TypeAlias = Mapping[Spot, TopicPartition]
 
-WITHIN: Final = 15.0  # seconds for an answer
 FEW: Final = 20  # groups that are asked anew each time
+_GONE: Final = (KafkaError.GROUP_ID_NOT_FOUND,)
 GOOD_FOR: Final = 10.0  # seconds for which of more than a few is believed what they said last
 
 
@@ -98,7 +98,7 @@ class Groups:
 
     def _counted(self, groups: Collection[str]) -> dict[str, int]:
         told = self._admin.describe_consumer_groups(list(groups), request_timeout=WITHIN)
-        answers = {group: _answer(future) for group, future in told.items()}
+        answers = {group: answer(future, fine=_GONE) for group, future in told.items()}
         return {group: 0 if it is None else len(it.members) for group, it in answers.items()}
 
     def _told(self, groups: Iterable[str]) -> dict[str, Offsets]:
@@ -106,7 +106,9 @@ class Groups:
             group: self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
             for group in groups
         }
-        return {group: _offsets(_answer(futures[group])) for group, futures in asked.items()}
+        return {
+            group: _offsets(answer(futures[group], fine=_GONE)) for group, futures in asked.items()
+        }
 
 
 def _offsets(told: Any) -> Offsets:
@@ -117,13 +119,3 @@ def _offsets(told: Any) -> Offsets:
 def _fresh(known: Mapping[str, tuple[float, T]]) -> dict[str, tuple[float, T]]:
     oldest = monotonic() - GOOD_FOR
     return {group: said for group, said in known.items() if said[0] > oldest}
-
-
-def _answer(future: Future[Any]) -> Any:
-    """None for a group that does not exist."""
-    try:
-        return future.result(WITHIN)
-    except KafkaException as error:
-        if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-            return None
-        raise

@@ -146,14 +146,16 @@ class Member:
     def leave(self) -> None:
         """Be no member any more."""
         consumer = self._consumer
-        if self._driver.lost is None:
-            # Who leaves before he has come is waited for by the others until he is missed.
-            self._poll_while(lambda: self._joining)
-            # Closed while the group is being shared out anew, it waits for ever: revoke all we
-            # have first. What is finished is said then.
-            consumer.unsubscribe()
-            self._poll_while(lambda: bool(self._places))
-        consumer.close()
+        try:
+            if self._driver.lost is None:
+                # Who leaves before he has come is waited for by the others until he is missed.
+                self._poll_while(lambda: self._joining)
+                # Closed while the group is being shared out anew, it waits for ever: revoke all we
+                # have first. What is finished is said then.
+                consumer.unsubscribe()
+                self._poll_while(lambda: bool(self._places))
+        finally:
+            consumer.close()
 
     def announce(self, *, exactly: bool) -> bool:
         """Let Kafka know what we have in hand, as it has to before somebody works on it; whether it

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from threading import Lock
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
@@ -40,6 +41,8 @@ class Noticeboard:
         self._consumer: Consumer | None = None
         self._next: int | None = None  # the first offset that was not read
         self._reading = asyncio.Lock()
+        self._using = Lock()  # the consumer, in a thread
+        self._closed = False
         self._refused = False  # a user who may make no topics: tried once
 
     async def put(self, name: str, note: bytes, ttl: float) -> None:
@@ -86,17 +89,28 @@ class Noticeboard:
 
     async def close(self) -> None:
         """Store what is left, if that can be done at once."""
+        self._closed = True
         producer, self._producer = self._producer, None
-        consumer, self._consumer = self._consumer, None
         if producer is not None and len(producer):
             await asyncio.to_thread(producer.flush, FAREWELL)
             producer.purge()
-        if consumer is not None:
-            await asyncio.to_thread(consumer.close)
+        await asyncio.to_thread(self._end)
 
     # -- in a thread ---------------------------------------------------------------------------
 
+    def _end(self) -> None:
+        with self._using:
+            consumer, self._consumer = self._consumer, None
+            if consumer is not None:
+                consumer.close()
+
     def _read(self) -> None:
+        with self._using:
+            if self._closed:  # a consumer that is made now would never end
+                raise ConnectionLost("it is closed", broker="kafka", operation="announced")
+            self._read_on()
+
+    def _read_on(self) -> None:
         """Everything since the last look."""
         if self._consumer is None:
             self._consumer = Consumer(
@@ -116,7 +130,7 @@ class Noticeboard:
         place.offset = self._next
         self._consumer.assign([place])
         try:
-            while self._next < end:
+            while self._next < end and not self._closed:
                 first = self._consumer.poll(WITHIN)
                 if first is None:
                     raise ConnectionLost(

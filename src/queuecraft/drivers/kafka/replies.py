@@ -97,7 +97,7 @@ class ReplySubscription(Subscription):
         if self._wanted:
             self._wanted = False
             self._arrived.set()
-            await asyncio.to_thread(self._end)
+            await asyncio.shield(asyncio.to_thread(self._end))
 
     def _check(self) -> None:
         if self._driver.lost is not None:

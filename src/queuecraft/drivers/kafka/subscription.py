@@ -151,7 +151,7 @@ class KafkaSubscription(Subscription):
             self._polling.shutdown(wait=False)
             self._holding.held.clear()
             self._ready.clear()
-        await leaving
+        await asyncio.shield(leaving)  # which is not called off, if its thread is still busy
 
     # -- handing over --------------------------------------------------------------------------
 
