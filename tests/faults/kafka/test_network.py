@@ -54,12 +54,14 @@ async def test_a_broker_out_of_reach_for_longer_than_a_session_costs_nothing(
     _, proxy = network
     await scene.declare()
     living = company(scene, proxy)
-    await scene.busy(*living[:2])
+    lost = [each.pid for each in living]
+    await scene.until(
+        lambda: all(scene.account().by(pid, "ready") for pid in lost), "all are at work"
+    )
     await goes_on(scene, living[:2])
     await scene.look_away()
     proxy.refuse()
     proxy.cut()
-    lost = [each.pid for each in living]
     await scene.until(
         lambda: all(scene.account().by(pid, "cut") for pid in lost), "all have noticed"
     )
