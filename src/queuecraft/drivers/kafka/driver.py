@@ -145,10 +145,8 @@ class KafkaDriver(Driver):
             watching.cancel()
             await asyncio.wait([watching])
         forwarder, self._forwarder = self._forwarder, None
-        if forwarder is not None:
-            await forwarder.close()
-        for subscription in tuple(self._subscriptions):
-            await subscription.close()
+        members = [*self._subscriptions, *(() if forwarder is None else (forwarder,))]
+        await asyncio.gather(*(each.close() for each in members), return_exceptions=True)
         self._subscriptions.clear()
         replies, self._replies = self._replies, None
         if replies is not None:

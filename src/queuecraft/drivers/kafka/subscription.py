@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 IDLE: Final = 0.5  # seconds without a poll after which we tell Kafka that we are still here
 AHEAD: Final = 1000  # records that wait here to be wanted, about
 SOON: Final = 0.002  # seconds
+LEFT_WITHIN: Final = 9.0  # seconds: less than a reconnect has, more than it takes to be missed
+log: Final = logging.getLogger("queuecraft")
 
 
 class KafkaSubscription(Subscription):
@@ -151,7 +154,13 @@ class KafkaSubscription(Subscription):
             self._polling.shutdown(wait=False)
             self._holding.held.clear()
             self._ready.clear()
-        await asyncio.shield(leaving)  # which is not called off, if its thread is still busy
+        # It is not called off, even if its thread is still busy. But librdkafka may never come to
+        # an end with a member that its group has thrown out.
+        await asyncio.wait([leaving], timeout=LEFT_WITHIN)
+        if leaving.done():
+            leaving.result()
+        else:
+            log.warning("kafka: %s: librdkafka is not done with leaving its group", self.queue)
 
     # -- handing over --------------------------------------------------------------------------
 
