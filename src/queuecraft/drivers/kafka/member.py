@@ -150,10 +150,11 @@ class Member:
             if self._driver.lost is None:
                 # Who leaves before he has come is waited for by the others until he is missed.
                 self._poll_while(lambda: self._joining)
-                # Closed while the group is being shared out anew, it waits for ever: revoke all we
-                # have first. What is finished is said then.
-                consumer.unsubscribe()
-                self._poll_while(lambda: bool(self._places))
+            # Closed while the group is being shared out anew, it waits for ever, and if it tells us
+            # of a revocation then, so does every other thread: revoke all we have first. What is
+            # finished is said then.
+            consumer.unsubscribe()
+            self._poll_while(lambda: bool(self._places))
         finally:
             consumer.close()
 
@@ -299,6 +300,9 @@ class Member:
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Let handlers finish, say how far they came, and forget what is not begun."""
         places = self._given_up(partitions)
+        if self._driver.lost is not None:  # there is nobody to say it to
+            self._forget(places)
+            return
         deadline = monotonic() + self._drain_timeout
         self._drain(places, deadline)
         for place in places:
