@@ -154,7 +154,7 @@ class Member:
             # of a revocation then, so does every other thread: revoke all we have first. What is
             # finished is said then.
             consumer.unsubscribe()
-            self._poll_while(lambda: bool(self._places))
+            self._poll_while(lambda: bool(consumer.assignment()))
         finally:
             consumer.close()
 
@@ -177,7 +177,9 @@ class Member:
         return True
 
     def _poll_while(self, condition: Callable[[], bool]) -> None:
+        """At least once, so that what librdkafka has already to say is heard."""
         deadline = monotonic() + JOINED_WITHIN
+        self._consumer.poll(SLICE / 10)
         while condition() and monotonic() < deadline:
             self._consumer.poll(SLICE / 10)
 
