@@ -157,6 +157,34 @@ def test_any_other_address_stays_as_it_is_written(tmp_path: Path, url: str) -> N
     assert settings_from_file(file).url == url
 
 
+@pytest.mark.parametrize(
+    ("store", "path"),
+    [
+        ("later.db", "later.db"),
+        ("../later.db", "../later.db"),
+        ("/data/later.db", "/data/later.db"),
+        ("~/later.db", "~/later.db"),
+        ("local://./later.db", "later.db"),
+    ],
+)
+def test_a_store_of_delayed_messages_lies_beside_the_one_that_names_it(
+    tmp_path: Path, store: str, path: str
+) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text(f'delayed.store = "{store}"')
+    found = settings_from_file(file).delayed.store
+    assert found is not None
+    there = path_of(found) if "://" in found else Path(found)
+    assert there is not None
+    assert there.resolve() == (tmp_path / Path(path).expanduser()).resolve()
+
+
+def test_a_store_elsewhere_stays_as_it_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text('delayed.store = "redis://h/1"')
+    assert settings_from_file(file).delayed.store == "redis://h/1"
+
+
 # -- what goes wrong -------------------------------------------------------------------------------
 
 

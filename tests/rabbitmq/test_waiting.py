@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from queuecraft import Event, Exchange, Message, NoDeadLetter, QueueCraft, Retry
+from queuecraft import Event, Exchange, Message, NoDeadLetter, PublishError, QueueCraft, Retry
 from queuecraft.model.queue import ExchangeType
 from queuecraft.testing import Ledger
 from tests.rabbitmq.place import Order, number, order_placed, running, until, until_ready
@@ -45,6 +45,27 @@ async def test_delays_of_any_length_come_in_the_order_of_their_times(rabbitmq_ur
         await qc.publish(number, 0)
         await seen.wait_for(numbers=6)
     assert seen.payloads("numbers") == [0, 1, 4, 6, 9, 14]
+
+
+async def test_a_delay_that_is_too_long_is_refused_and_what_goes_with_it_is_not(
+    rabbitmq_url: str,
+) -> None:
+    seen = Ledger()
+    qc = QueueCraft(rabbitmq_url)
+    worker = qc.worker("numbers").on(number, seen.recording("numbers"))
+    async with qc, running(worker):
+        too_long = qc.publish(number, 1, delay=311 * 86_400)
+        refused, *_ = await asyncio.gather(
+            too_long,
+            qc.publish(number, 2, delay=0.2),
+            qc.publish(number, 3, delay=310 * 86_400),
+            return_exceptions=True,
+        )
+        await seen.wait_for(numbers=1)
+    assert isinstance(refused, PublishError)
+    assert refused.outcome == "rejected"
+    assert "more than 310 days; use qc.delayed" in str(refused)
+    assert seen.payloads("numbers") == [2]
 
 
 async def test_a_delay_sent_to_one_queue_ends_there(rabbitmq_url: str) -> None:

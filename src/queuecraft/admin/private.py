@@ -20,7 +20,7 @@ def is_private(queue: str) -> bool:
 
 
 def is_hidden(queue: str) -> bool:
-    """Whether it is not even listed: the notes about pauses are read by `queuecraft pauses`.
+    """Whether it is not even listed: the notes about pauses are read by `qc.admin.pauses()`.
 
     A queue for replies is listed, and what a command of ours has left behind, to be deleted.
 

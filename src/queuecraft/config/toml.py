@@ -95,8 +95,16 @@ def _entries(
 
 def _entry(dotted: str, value: Any, path: Path, report: Report) -> Entry | None:
     found = entry(NAMES[dotted], value, dotted, pictured(path), report, nothing="")
-    if found is not None and found.name.key in ("credentials", "journal"):
-        return replace(found, value=path.parent / found.value)  # beside the file that names it
-    if found is not None and found.name.key == "url":
-        return replace(found, value=address.beside(found.value, path.parent.as_posix()))
-    return found
+    return found if found is None else replace(found, value=_beside(path.parent, found))
+
+
+def _beside(folder: Path, found: Entry) -> Any:
+    """A value of a file; a path in it is taken from where the file lies."""
+    key, value = found.name.key, found.value
+    if key in ("credentials", "journal"):
+        return folder / value
+    if key == "delayed.store" and "://" not in value:
+        return str(folder / Path(value).expanduser())
+    if key in ("url", "delayed.store"):
+        return address.beside(value, folder.as_posix())
+    return value

@@ -23,7 +23,8 @@ POSTPONED: Final = "postponed"
 
 class Postponed(Exception):
     """Raised by a handler, or by what is around it: not now, but in so many seconds. No failure is
-    counted, and nothing waits for it meanwhile: the message comes again as if for the first time.
+    counted, and nothing waits for it meanwhile but its own lane with `ordering="key"`: the message
+    comes again as if for the first time.
 
     >>> raise Postponed(2.5, "the bank is closed")
     Traceback (most recent call last):

@@ -55,11 +55,16 @@ def test_the_shortest_delay_is_one_tick(seconds: float) -> None:
     assert waits(level, key) == (100, DUE.name)
 
 
-@pytest.mark.parametrize("seconds", [LONGEST * TICK, LONGEST * TICK + 1, 1e300, math.inf])
-def test_a_delay_beyond_all_levels_takes_the_longest_way_there_is(seconds: float) -> None:
-    level, key = way(seconds, "q.x")
+def test_the_longest_delay_takes_the_longest_way_there_is() -> None:
+    level, key = way(LONGEST * TICK, "q.x")
     assert waits(level, key) == (100 * LONGEST, DUE.name)
     assert level.number == LEVELS - 1
+
+
+@pytest.mark.parametrize("seconds", [LONGEST * TICK + 1, 1e300, math.inf])
+def test_a_delay_beyond_all_levels_is_refused_because_it_would_come_early(seconds: float) -> None:
+    with pytest.raises(ValueError, match="a delay of more than 310 days"):
+        way(seconds, "q.x")
 
 
 @given(TICKS)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final
 
-import msgspec
 from confluent_kafka import KafkaError
 
 from queuecraft.drivers.base import (
     ACCEPTED,
     Binding,
     ConnectionLost,
-    ConsumerInfo,
     Delivery,
     Driver,
     Exchange,
@@ -33,6 +30,7 @@ from queuecraft.drivers.base import (
 )
 from queuecraft.drivers.kafka.address import Address
 from queuecraft.drivers.kafka.cluster import Cluster
+from queuecraft.drivers.kafka.declarations import Declarations
 from queuecraft.drivers.kafka.envelope import Way, record_of
 from queuecraft.drivers.kafka.forwarding import AHEAD, Forwarder
 from queuecraft.drivers.kafka.glance import Glance
@@ -42,32 +40,21 @@ from queuecraft.drivers.kafka.names import (
     MAX_TOPIC,
     TIERS,
     Names,
-    is_pattern,
     tier_for,
 )
 from queuecraft.drivers.kafka.presence import Noticeboard
 from queuecraft.drivers.kafka.producing import Producing
-from queuecraft.drivers.kafka.refusals import failure, no_queue, receipt, told
+from queuecraft.drivers.kafka.refusals import receipt, told
 from queuecraft.drivers.kafka.replies import ReplySubscription, make_topic
 from queuecraft.drivers.kafka.statistics import Statistics
 from queuecraft.drivers.kafka.subscription import KafkaSubscription
-from queuecraft.drivers.kafka.topology import (
-    Reach,
-    Reader,
-    Registry,
-    Span,
-    described,
-    kept,
-    key_of,
-)
+from queuecraft.drivers.kafka.topology import Reach
 from queuecraft.drivers.target import Target
 from queuecraft.failpoints import failpoint
 from queuecraft.model.errors import PublishError, QueueError
 
 log: Final = logging.getLogger("queuecraft")
 _UNKNOWN: Final = (KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
-Note: TypeAlias = tuple[bytes, bytes | None]
-"""A change of what is written down: about what, and how it is from now on."""
 
 
 class KafkaDriver(Driver):
@@ -96,9 +83,8 @@ class KafkaDriver(Driver):
         self._there: Cluster | None = None
         self._publishing: Producing | None = None
         self._passing_on: Producing | None = None
-        self._reader: Reader | None = None
+        self._written: Declarations | None = None
         self._glance: Glance | None = None
-        self._registry = Registry(self.names)
         self._statistics = Statistics(address.statistics)
         self._subscriptions: dict[KafkaSubscription, Queue] = {}
         self._replies: ReplySubscription | None = None
@@ -120,11 +106,11 @@ class KafkaDriver(Driver):
             await self.close()
             raise
         self._publishing = self._producing(**self._statistics.settings())
-        self._reader = Reader(self._settings, self.names)
+        self._written = Declarations(self._settings, self.names, self._there, self._publishing)
         self._glance = Glance(self._settings)
         topic = self.names.presence
         self._board = Noticeboard(self._settings, self._there, topic, self.clock.now)
-        await self._read("open")
+        await self._written.read("open")
 
     async def close(self) -> None:
         """Whoever stops waiting, it is done to the end: a client of librdkafka that is not closed
@@ -158,9 +144,9 @@ class KafkaDriver(Driver):
         board, self._board = self._board, None
         if board is not None:
             await board.close()
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            await asyncio.to_thread(reader.close)
+        written, self._written = self._written, None
+        if written is not None:
+            await written.close()
         glance, self._glance = self._glance, None
         if glance is not None:
             await asyncio.to_thread(glance.close)
@@ -181,93 +167,26 @@ class KafkaDriver(Driver):
     # -- what is declared ----------------------------------------------------------------------
 
     async def prepare(self, exchanges: Sequence[Exchange]) -> None:
-        registry = await self._read("prepare")
-        await self._write(_new_exchanges(registry, exchanges))
+        await self._declared.prepare(exchanges)
 
     async def declare(self, queue: Queue) -> None:
-        registry = await self._read("declare")
-        notes = _new_exchanges(registry, [each.exchange for each in queue.bindings])
-        dead = () if queue.dead_letters is None else (Queue(queue.dead_letters.queue),)
-        inboxes = {self.names.inbox(each.name): _kept_for(each) for each in (queue, *dead)}
-        await self._cluster.make_all({**self._events(queue.bindings), **inboxes})
-        for each in (queue, *dead):
-            value = kept(each)
-            known = registry.queues.get(each.name)
-            if known is None or (each is queue and dead and msgspec.json.encode(known) != value):
-                notes.append((key_of("queue", each.name), value))
-        notes += await self._bindings(registry, queue.name, queue.bindings)
-        await self._write(notes)
+        await self._declared.declare(queue)
         await self._follow()
 
     async def bind(self, queue: str, bindings: Sequence[Binding]) -> None:
-        registry = await self._known(queue, "bind")
-        notes = _new_exchanges(registry, [each.exchange for each in bindings])
-        notes += await self._bindings(registry, queue, bindings)
-        await self._write(notes)
+        await self._declared.bind(queue, bindings)
         await self._follow()
 
     async def unbind(self, queue: str, bindings: Sequence[Binding]) -> None:
-        registry = await self._known(queue, "unbind")
-        notes: list[Note] = []
-        for binding in bindings:
-            there = (binding.exchange.name, binding.pattern)
-            found = registry.bindings.get(queue, {}).get(there)
-            if found is not None and found[1].until is None:
-                known, span = found
-                ends = await self._cluster.ends(self.names.bound(known, self._cluster.topics))
-                value = msgspec.json.encode(Span(span.since, ends))
-                notes.append((key_of("binding", queue, *there), value))
-        await self._write(notes)
+        await self._declared.unbind(queue, bindings)
         await self._follow()
-
-    async def _bindings(
-        self, registry: Registry, queue: str, bindings: Sequence[Binding]
-    ) -> list[Note]:
-        """The notes of those that do not hold yet: they do from now on."""
-        notes: list[Note] = []
-        known = registry.bindings.get(queue, {})
-        await self._cluster.make_all(self._events(bindings))
-        for binding in bindings:
-            there = (binding.exchange.name, binding.pattern)
-            if there not in known or known[there][1].until is not None:
-                if is_pattern(binding):
-                    await self._cluster.look("declare")  # what is there by now came before
-                since = await self._cluster.ends(self.names.bound(binding, self._cluster.topics))
-                notes.append((key_of("binding", queue, *there), msgspec.json.encode(Span(since))))
-        return notes
-
-    def _events(self, bindings: Iterable[Binding]) -> dict[str, dict[str, str]]:
-        """The topics that these ask for by name, which have no settings of their own."""
-        named = (each for each in bindings if not is_pattern(each))
-        return {self.names.event(each.exchange.name, each.pattern): {} for each in named}
-
-    async def topology(self) -> Topology:
-        registry = await self._read("topology")
-        groups = {self.names.group(queue): queue for queue in sorted(registry.queues)}
-        members = await self._cluster.members(groups)
-        return Topology(
-            exchanges=tuple(registry.exchanges.values()),
-            queues=tuple(groups.values()),
-            bindings=tuple(
-                (binding, queue) for queue in groups.values() for binding in registry.bound(queue)
-            ),
-            consumers=tuple(
-                ConsumerInfo(groups[group], member)
-                for group, found in members.items()
-                for member in found
-            ),
-        )
 
     async def delete(self, queue: str) -> None:
-        registry = await self._known(queue, "delete")
-        bindings = [key_of("binding", queue, *each) for each in registry.bindings.get(queue, {})]
-        await self._write([(each, None) for each in (*bindings, key_of("queue", queue))])
-        with suppress(QueueError):  # it has members, who will find that it is gone
-            await self._cluster.forget(self.names.group(queue))
-        tiers = (self.names.retry(queue, tier) for tier in range(len(TIERS)))
-        private = {self.names.inbox(queue), *tiers}
-        await self._cluster.remove(sorted(private & self._cluster.topics.keys()))
+        await self._declared.delete(queue)
         await self._follow()
+
+    async def topology(self) -> Topology:
+        return await self._declared.topology()
 
     # -- messages ------------------------------------------------------------------------------
 
@@ -294,7 +213,8 @@ class KafkaDriver(Driver):
         ways: list[Way] = []
         places: list[int] = []
         topics, now = self._cluster.topics, self.clock.now()
-        dead = self._registry.dead
+        registry = self._declared.registry
+        dead = registry.dead
         events: dict[tuple[str, str], Way] = {}
         for at, message in enumerate(messages):
             event = message.exchange, message.routing_key
@@ -308,10 +228,10 @@ class KafkaDriver(Driver):
             else:
                 way = events[event] = self.names.event(*event), None
             # A topic is still told of for a while after its queue was deleted.
-            gone = queue is not None and queue not in self._registry.queues
+            gone = queue is not None and queue not in registry.queues
             if gone or way[0] not in topics:
                 problem = await self._missing(way[0], message, queue)
-                topics = self._cluster.topics
+                topics, registry = self._cluster.topics, self._declared.registry
                 if problem is not None:
                     receipts[at] = Rejected(problem)
                     continue
@@ -343,7 +263,7 @@ class KafkaDriver(Driver):
                 await make_topic(self._cluster, topic)
                 return None
             if queue is not None:
-                await self._known(queue, "send")
+                await self._declared.known(queue, "send")
             await self._cluster.make(topic)
             await self._follow()
         except ConnectionLost:
@@ -353,7 +273,7 @@ class KafkaDriver(Driver):
         return None
 
     async def subscribe(self, queue: Queue, *, prefetch: int) -> KafkaSubscription:
-        await self._known(queue.name, "subscribe")
+        await self._declared.known(queue.name, "subscribe")
         await self._cluster.look("subscribe")
         subscription = self._join(queue.name, queue.name, prefetch)
         self._subscriptions[subscription] = queue
@@ -384,16 +304,16 @@ class KafkaDriver(Driver):
     async def peek(self, queue: str, limit: int) -> Sequence[Delivery]:
         if self._glance is None:
             raise _closed()
-        await self._known(queue, "peek")
+        await self._declared.known(queue, "peek")
         return await (await self._inspection("peek", [queue])).peek(queue, limit, self._glance)
 
     async def purge(self, queue: str) -> int:
-        await self._known(queue, "purge")
+        await self._declared.known(queue, "purge")
         return await (await self._inspection("purge")).purge(queue)
 
     async def rewind(self, queue: str, to: datetime, *, dry_run: bool) -> Sequence[Rewound]:
         """Let the group go on from what was stored then."""
-        await self._known(queue, "rewind")
+        await self._declared.known(queue, "rewind")
         return await (await self._inspection("rewind")).rewind(queue, to, dry_run=dry_run)
 
     async def announce(self, name: str, note: bytes, *, ttl: float) -> None:
@@ -451,7 +371,7 @@ class KafkaDriver(Driver):
         """Tell every subscription which topics there are now."""
         if not self._subscriptions:
             return
-        registry = await self._read("subscribe")
+        registry = await self._declared.read("subscribe")
         for subscription, queue in tuple(self._subscriptions.items()):
             await subscription.follow(registry.topics(queue.name, self._cluster.topics))
         if self._forwarder is not None:
@@ -469,40 +389,13 @@ class KafkaDriver(Driver):
 
     async def _inspection(self, operation: str, queues: Sequence[str] | None = None) -> Inspection:
         """A look at some queues, or at all."""
-        registry = await self._read(operation)
+        registry = await self._declared.read(operation)
         named = None if queues is None else registry.topics_by_name(queues)
         if named is None:
             await self._cluster.look(operation)
         else:
             await self._cluster.look_for(named, operation)
         return Inspection(self._cluster, self.names, registry)
-
-    async def _known(self, queue: str, operation: str) -> Registry:
-        registry = await self._read(operation)
-        if queue not in registry.queues:
-            raise no_queue(queue, operation)
-        return registry
-
-    async def _read(self, operation: str) -> Registry:
-        """Which exchanges, queues and bindings there are now."""
-        await self._cluster.make(self.names.topology, 1, **{"cleanup.policy": "compact"})
-        if self._reader is None:
-            raise _closed()
-        self._registry = await self._cluster.call(operation, self._reader.read)
-        return self._registry
-
-    async def _write(self, notes: Sequence[Note]) -> None:
-        if not notes:
-            return
-        if self._publishing is None:
-            raise _closed()
-        topic = self.names.topology
-        failpoint("declare.before_commit")
-        errors = await self._publishing.send([(topic, value, key, []) for key, value in notes])
-        failpoint("declare.after_commit")
-        for error in errors.values():
-            raise failure(error, "declare")
-        await self._read("declare")
 
     @property
     def _notices(self) -> Noticeboard:
@@ -511,26 +404,16 @@ class KafkaDriver(Driver):
         return self._board
 
     @property
+    def _declared(self) -> Declarations:
+        if self._written is None:
+            raise _closed()
+        return self._written
+
+    @property
     def _cluster(self) -> Cluster:
         if self._there is None:
             raise _closed()
         return self._there
-
-
-def _new_exchanges(registry: Registry, exchanges: Iterable[Exchange]) -> list[Note]:
-    """The notes of those that are not known; raises for one that is known as another."""
-    notes: list[Note] = []
-    for exchange in dict.fromkeys(exchanges):
-        registry.check(exchange)
-        if exchange.name not in registry.exchanges:
-            notes.append(described(exchange))
-    return notes
-
-
-def _kept_for(queue: Queue) -> dict[str, str]:
-    """How long what is sent to a queue is kept, if it says so; else as the cluster does."""
-    kept = queue.arguments.get("retention.ms")
-    return {} if kept is None else {"retention.ms": str(kept)}
 
 
 def _closed() -> ConnectionLost:

@@ -19,7 +19,8 @@ from typing import Any, Final
 from queuecraft.drivers.base import Exchange
 
 TICK: Final = 0.1  # seconds
-LEVELS: Final = 28  # 310 days; who waits for longer comes round again
+LEVELS: Final = 28
+LONGEST: Final = TICK * ((1 << LEVELS) - 1)  # seconds: 310 days
 PREFIX: Final = "qc.delay"
 UNDELIVERED: Final = Exchange("qc.undelivered", "fanout")
 UNDELIVERED_QUEUE: Final = f"{UNDELIVERED.name}.dlq"
@@ -78,8 +79,12 @@ def way(seconds: float, destination: str) -> tuple[Level, str]:
     >>> level, key = way(0.5, "q.billing")
     >>> level.number, key.endswith(".1.0.1.q.billing")
     (2, True)
+
+    Raises `ValueError` for more than they can wait together.
     """
-    ticks = max(1, math.ceil(min(seconds / TICK, (1 << LEVELS) - 1)))
+    if seconds > LONGEST:
+        raise ValueError(f"a delay of more than {LONGEST // 86_400:.0f} days; use qc.delayed")
+    ticks = max(1, math.ceil(seconds / TICK))
     bits = f"{ticks:0{LEVELS}b}"
     return Level(ticks.bit_length() - 1), f"{'.'.join(bits)}.{destination}"
 

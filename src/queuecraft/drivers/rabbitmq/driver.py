@@ -172,16 +172,16 @@ class RabbitDriver(Driver):
                 exchange, routing_key = message.exchange, message.routing_key
             else:
                 exchange, routing_key = "", message.queue
-            if message.due_at is not None and message.due_at > now:
-                destination = (
-                    delays.to_exchange(exchange, routing_key)
-                    if message.queue is None
-                    else delays.to_queue(message.queue)
-                )
-                level, routing_key = delays.way(message.due_at - now, destination)
-                exchange = level.name
-                top = max(top, level.number)
             try:
+                if message.due_at is not None and message.due_at > now:
+                    destination = (
+                        delays.to_exchange(exchange, routing_key)
+                        if message.queue is None
+                        else delays.to_queue(message.queue)
+                    )
+                    level, routing_key = delays.way(message.due_at - now, destination)
+                    exchange = level.name
+                    top = max(top, level.number)
                 parcels.append(parcel(message, exchange, routing_key))
             except (ValueError, OverflowError) as error:
                 receipts.append(Rejected(_unfit(message, error)))

@@ -68,7 +68,7 @@ class Instruments:
             "queuecraft.in_flight",
             [partial(self._by_queue, attrgetter("in_flight"), "process")],
             "{message}",
-            "Messages being handled.",
+            "Messages received and not settled.",
         )
         meter.create_observable_gauge(
             "queuecraft.connection.state", [self._states], "1", "1 for the state it is in."

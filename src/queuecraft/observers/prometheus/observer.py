@@ -212,7 +212,9 @@ class PrometheusObserver:
             list(self._spreads.items()),
         )
         in_flight = by_name({q: m.in_flight for q, m in metrics.queues.items()})
-        yield families.gauge("messages_in_flight", "Messages being handled.", ("queue",), in_flight)
+        yield families.gauge(
+            "messages_in_flight", "Messages received and not settled.", ("queue",), in_flight
+        )
         longest = by_name({q: m.handler_seconds_max for q, m in metrics.queues.items()})
         yield families.gauge(
             "message_processing_duration_seconds_max",
