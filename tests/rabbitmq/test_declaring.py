@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from queuecraft import Exchange, NoRetry, Queue, QueueCraft, QueueError, TopologyMismatch
+from queuecraft import Exchange, NoRetry, Queue, QueueCraft, QueueError, Retry, TopologyMismatch
 from queuecraft.drivers.rabbitmq import RabbitDriver, drivers
 from queuecraft.drivers.target import Target
+from queuecraft.facts import Disconnected
 from queuecraft.testing import Ledger
 from tests.brokers.management import quoted, vhost_of
 from tests.brokers.rabbitmq import RabbitMQ
@@ -157,6 +158,27 @@ async def test_check_says_which_level_of_delay_is_missing(rabbitmq_url: str) -> 
             await qc.publish(order_placed, Order("o-2"), delay=0.5)
         await qc.publish(order_placed, Order("o-3"))
         assert (await qc.admin.inspect("billing")).ready == 2
+
+
+async def test_a_retry_that_has_no_level_of_delay_to_wait_in_becomes_a_dead_letter(
+    rabbitmq_url: str,
+) -> None:
+    seen = Ledger()
+    qc = QueueCraft(rabbitmq_url)
+    async with qc, running(qc.worker("billing").on(order_placed, seen.recording("billing"))):
+        pass
+    lost: list[Disconnected] = []
+    qc = QueueCraft(f"{rabbitmq_url}?declare=check")
+    qc.observe(Disconnected, lost.append)
+    worker = qc.worker("billing", retry=Retry(max_retries=3, initial_delay=1, jitter=0))
+    worker.on(order_placed, seen.failing("billing"))
+    async with qc, running(worker):
+        await qc.publish(order_placed, Order("o-1"))
+        await until_ready(qc, "billing.dlq", 1)
+        (letter,) = await qc.dead_letters.list("billing")
+        assert (letter.reason, letter.error_type) == ("handler-error", "RuntimeError")
+    assert seen.payloads() == [Order("o-1")]
+    assert lost == []
 
 
 # -- skip ------------------------------------------------------------------------------------------

@@ -511,6 +511,28 @@ async def test_a_retry_that_is_rejected_becomes_a_dead_letter(bench: Bench) -> N
     assert bench.settler.held == 0
 
 
+async def test_a_move_that_cannot_be_begun_keeps_no_other_from_being_made(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    move = FaultySubscription.move
+
+    async def without_delays(self: FaultySubscription, moves: Sequence[Move]) -> Sequence[Receipt]:
+        if any((each.to.due_at or 0) > bench.clock.now() for each in moves):
+            raise QueueError("there is no level of delay")
+        return await move(self, moves)
+
+    monkeypatch.setattr(FaultySubscription, "move", without_delays)
+    one, two = await bench.receive(order("m-1"), order("m-2"))
+    bench.settler.settle(one, Retried(1.0, "handler-error", FAILURE), 2)
+    await bench.settle(two, DeadLettered("nack"))
+    letters = {each.id: each for each in await contents(bench.driver, "billing.dlq")}
+    assert letters.keys() == {"m-1", "m-2"}
+    assert letters["m-1"].headers["x-error"] == "no money"
+    assert letters["m-1"].headers["x-retry-count"] == 2
+    assert bench.owner.lost == []
+    assert bench.settler.held == 0
+
+
 async def test_a_retry_that_is_rejected_with_dead_letters_off_stays_in_its_queue() -> None:
     bench = Bench(dead_letters=False)
     (one,) = await bench.receive(order())

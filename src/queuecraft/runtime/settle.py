@@ -199,6 +199,10 @@ class Settler:
             return await self.subscription.move(moves)
         except ConnectionLost as error:
             return [Unknown(error)] * len(moves)
+        except QueueError as error:  # nothing was attempted: one of them is to blame
+            if len(moves) == 1:
+                return [Rejected(error)]
+            return [receipt for each in moves for receipt in await self._move([each])]
 
     async def _moved(
         self, move: Move, delivery: Delivery, outcome: _Ending, attempt: int, receipt: Receipt
