@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from queuecraft.codec.headers import CONTENT_TYPE, EVENT, ID, PUBLISHED_AT
 from queuecraft.drivers.base import Outgoing
-from queuecraft.drivers.kafka.envelope import TYPES, Header, Opener, message_of, packed
+from queuecraft.drivers.kafka.envelope import DEEPEST, TYPES, Header, Opener, message_of, packed
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 NAMES = TEXT.filter(lambda name: name not in (TYPES, "")).map("user-{}".format)
@@ -119,6 +119,22 @@ def test_a_record_of_somebody_else_is_a_message_with_defaults(headers: list[Head
 def test_a_header_that_is_no_text_stays_as_it_is() -> None:
     message = message_of(record(headers=[("raw", b"\xff\x00"), ("none", None)]))
     assert dict(message.headers) == {"raw": b"\xff\x00", "none": None}
+
+
+@pytest.mark.parametrize("levels", [DEEPEST + 1, 900, 100_000])
+def test_a_header_that_is_nested_too_deeply_stays_as_it_is(levels: int) -> None:
+    deep = b"[" * levels + b"]" * levels
+    message = message_of(record(headers=[(TYPES, b'{"h":"json"}'), ("h", deep), ("n", b"1")]))
+    assert dict(message.headers) == {"h": deep, "n": "1"}
+
+
+def test_a_header_that_is_wide_or_nested_a_little_comes_back_as_it_was() -> None:
+    deep: list[Any] = []
+    for _ in range(DEEPEST - 1):
+        deep = [deep]
+    headers: dict[str, Any] = {"deep": deep, "wide": [{"n": each} for each in range(DEEPEST)]}
+    sent = Outgoing(b"{}", "m-1", "events", "order.placed", headers=headers)
+    assert dict(message_of(record(headers=packed(sent))).headers) == headers
 
 
 def test_a_tombstone_is_an_empty_message() -> None:

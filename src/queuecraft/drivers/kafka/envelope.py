@@ -28,6 +28,9 @@ TO: Final = "x-to"
 PRIORITY: Final = "x-priority"
 TYPES: Final = "x-types"
 """Of headers that are no text, what they are: Kafka knows only bytes."""
+DEEPEST: Final = 100
+"""Levels of a header that is read. What can just be read is too deep to be written again, further
+down the stack, and its message could be neither retried nor kept as a dead letter."""
 
 _LATEST: Final = 253402300799_000  # ms: the end of the year 9999
 _types: Final = msgspec.json.Decoder(dict[str, str])
@@ -208,16 +211,35 @@ def _typed(headers: dict[str, bytes | None], types: bytes | None) -> dict[str, A
         if value is None or kind == "bytes":
             typed[name] = value
         elif kind == "json":
-            try:
-                typed[name] = msgspec.json.decode(value)
-            except (msgspec.MsgspecError, ValueError):
-                typed[name] = value
+            typed[name] = _decoded(value)
         else:
             try:
                 typed[name] = value.decode()
             except UnicodeDecodeError:
                 typed[name] = value
     return typed
+
+
+def _decoded(value: bytes) -> Any:
+    """What JSON says; the bytes themselves, if it is none, or none that could be sent on."""
+    try:
+        found = msgspec.json.decode(value)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return value
+    inner = value.count(b"[") + value.count(b"{")
+    return value if inner > DEEPEST and _is_deep(found) else found
+
+
+def _is_deep(value: Any) -> bool:
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, list | dict)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+    return any(isinstance(each, list | dict) for each in level)
 
 
 def _text(value: bytes) -> str:
