@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from confluent_kafka import Message
 
-from queuecraft import QueueCraft
+from queuecraft import QueueCraft, QueueError
 from queuecraft.drivers.base import ACCEPTED, Delivery, Outgoing
-from queuecraft.drivers.kafka import drivers
+from queuecraft.drivers.kafka import drivers, replies
+from queuecraft.drivers.kafka.envelope import message_of
 from queuecraft.drivers.target import Target
 from tests.kafka.place import Order, order_placed, running, topic
 
@@ -40,6 +42,31 @@ async def test_who_comes_back_gets_what_came_meanwhile_and_nobody_what_came_befo
     finally:
         await caller.close()
         await worker.close()
+
+
+async def test_who_fails_to_read_replies_is_told_and_gets_them_later(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [RuntimeError("out of order")]
+
+    def failing(record: Message) -> Outgoing:
+        if failures:
+            raise failures.pop()
+        return message_of(record)
+
+    monkeypatch.setattr(replies, "message_of", failing)
+    caller = drivers(Target(url))[0]
+    await caller.open()
+    try:
+        listening = await caller.listen("qc.reply.a", prefetch=10)
+        assert await caller.send([reply("qc.reply.a", "r-1")]) == [ACCEPTED]
+        with pytest.raises(QueueError, match="out of order"):
+            await listening.receive(10, 20)
+        await listening.close()
+        listening = await caller.listen("qc.reply.a", prefetch=10)
+        assert ids(await listening.receive(10, 20)) == ["r-1"]
+    finally:
+        await caller.close()
 
 
 @pytest.mark.parametrize("pattern", ["#", "queuecraft.*"])

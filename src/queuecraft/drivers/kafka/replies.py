@@ -7,6 +7,7 @@ waits for replies reads all of them, from where the topic ended when it began to
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from threading import Thread
@@ -14,14 +15,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from queuecraft.codec.reason import reason
 from queuecraft.drivers.base import ConnectionLost, Delivery, Outgoing, Receipt, Subscription
 from queuecraft.drivers.kafka.cluster import Cluster
 from queuecraft.drivers.kafka.envelope import message_of
 from queuecraft.drivers.kafka.refusals import failure
+from queuecraft.model.errors import QueueError
 
 if TYPE_CHECKING:
     from queuecraft.drivers.kafka.driver import KafkaDriver
 
+log: Final = logging.getLogger("queuecraft")
 SLICE: Final = 0.1  # seconds after which who waits looks whether it is still wanted
 AT_ONCE: Final = 500
 KEPT: Final = 300_000  # milliseconds that a reply is kept at least: who lost its connection is back
@@ -53,7 +57,7 @@ class ReplySubscription(Subscription):
         self._loop = asyncio.get_running_loop()
         self._arrived = asyncio.Event()
         self._ready: deque[Delivery] = deque()
-        self._failed: KafkaError | None = None
+        self._failed: QueueError | None = None
         self._wanted = True
         self._consumer = Consumer(
             {
@@ -105,7 +109,7 @@ class ReplySubscription(Subscription):
         if not self._wanted:
             raise ConnectionLost("the connection is closed", broker="kafka", operation="listen")
         if self._failed is not None:
-            raise failure(self._failed, "listen")
+            raise self._failed.with_traceback(None)
 
     def _take(self, records: Sequence[tuple[int, int, Delivery | None]]) -> None:
         for partition, offset, delivery in records:
@@ -114,7 +118,7 @@ class ReplySubscription(Subscription):
                 self._ready.append(delivery)
         self._arrived.set()
 
-    def _fail(self, error: KafkaError) -> None:
+    def _fail(self, error: QueueError) -> None:
         self._failed = error
         self._arrived.set()
 
@@ -129,7 +133,11 @@ class ReplySubscription(Subscription):
                 found = [self._read(each) for each in (first, *self._consumer.consume(AT_ONCE, 0))]
                 self._tell(self._take, [each for each in found if each is not None])
             except KafkaException as error:
-                self._tell(self._fail, error.args[0])
+                self._tell(self._fail, failure(error.args[0], "listen"))
+                return
+            except Exception as error:
+                log.exception("kafka: replies could not be read")
+                self._tell(self._fail, _unexpected(error))
                 return
 
     def _read(self, record: Message) -> tuple[int, int, Delivery | None] | None:
@@ -156,3 +164,8 @@ class ReplySubscription(Subscription):
     def _end(self) -> None:
         self._thread.join()
         self._consumer.close()
+
+
+def _unexpected(error: Exception) -> QueueError:
+    text = f"replies could not be read: {reason(error)}"
+    return QueueError(text, broker="kafka", operation="listen")
