@@ -6,7 +6,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from queuecraft import Event, Message, NoRetry, Queue, QueueCraft
+from queuecraft.drivers.base import Delivery
+from queuecraft.drivers.kafka.forwarding import Forwarder
+from queuecraft.drivers.kafka.subscription import KafkaSubscription
 from queuecraft.testing import Ledger
 from tests.brokers.kcat import Kcat
 from tests.kafka.place import AT_ONCE, Order, order_placed, running, topic, until
@@ -235,3 +240,28 @@ async def test_a_purged_queue_forgets_events_that_others_still_get(url: str) -> 
         async with running(billing):
             await seen.wait_for(timeout=PATIENCE, billing=1)
     assert [each["id"] for each in seen.payloads("billing")] == ["o-3"]
+
+
+async def test_what_waits_moves_on_after_a_failure_that_nobody_has_thought_of(
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures = [RuntimeError("out of order")]
+    move = Forwarder._move
+
+    async def failing(
+        self: Forwarder, subscription: KafkaSubscription, due: list[Delivery]
+    ) -> None:
+        if failures:
+            raise failures.pop()
+        await move(self, subscription, due)
+
+    monkeypatch.setattr(Forwarder, "_move", failing)
+    seen = Ledger()
+    qc = QueueCraft(url)
+    billing = qc.worker("billing", retry=AT_ONCE)
+    billing.on(order_placed, seen.failing("billing", times=1))
+    async with qc, running(billing):
+        await qc.publish(order_placed, Order("o-1"))
+        await seen.wait_for(timeout=PATIENCE, billing=2)
+    assert seen.attempts("billing") == [1, 2]
+    assert "delayed messages wait a little longer: out of order" in caplog.text

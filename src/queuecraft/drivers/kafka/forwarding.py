@@ -61,14 +61,23 @@ class Forwarder:
     async def _run(self) -> None:
         while self._driver.lost is None:
             try:
-                if self._subscription is None:
-                    self._subscription = await self._driver.wait_on_tiers()
-                await self._turn(self._subscription)
-            except QueueError as error:
+                await self._serve()
+            except Exception as error:  # whatever it is: nobody else would begin again
                 if self._driver.lost is None:
-                    log.warning("kafka: delayed messages wait a little longer: %s", error)
-                await self._leave()
+                    unknown = None if isinstance(error, QueueError) else error
+                    text = "kafka: delayed messages wait a little longer: %s"
+                    log.warning(text, error, exc_info=unknown)
                 await asyncio.sleep(AGAIN)
+
+    async def _serve(self) -> None:
+        """Move on what is due, until something fails."""
+        try:
+            self._subscription = await self._driver.wait_on_tiers()
+            while self._driver.lost is None:
+                await self._turn(self._subscription)
+        except Exception:
+            await self._leave()
+            raise
 
     async def _leave(self) -> None:
         subscription, self._subscription = self._subscription, None
