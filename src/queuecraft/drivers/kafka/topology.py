@@ -16,10 +16,18 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from queuecraft.drivers.base import Binding, ConnectionLost, Exchange, Queue
 from queuecraft.drivers.kafka.names import TIERS, Names, is_pattern
-from queuecraft.model.errors import TopologyMismatch
+from queuecraft.model.errors import ConfigError, TopologyMismatch
 
 WITHIN: Final = 10.0  # seconds to read it all
 _PROPERTIES: Final = ("type", "durable", "auto_delete", "arguments")
+_UNREADABLE: Final = (
+    msgspec.MsgspecError,
+    ConfigError,  # a name or a type that there is none of
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 Offsets = dict[str, list[int]]
 """Of topics, an offset for each partition."""
 
@@ -147,7 +155,7 @@ class Registry:
                 self._learn_queue(name[0], value)
             elif what == "binding":
                 self._learn_binding(name[0], name[1], name[2], value)
-        except (msgspec.MsgspecError, ValueError, IndexError, TypeError):
+        except _UNREADABLE:
             return
 
     def _learn_exchange(self, name: str, value: bytes | None) -> None:
