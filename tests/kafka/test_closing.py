@@ -19,6 +19,7 @@ from queuecraft.drivers.kafka.driver import KafkaDriver
 from queuecraft.drivers.kafka.producing import Producing
 from queuecraft.drivers.kafka.subscription import KafkaSubscription
 from queuecraft.drivers.target import Target
+from tests.brokers.port import Port
 from tests.runtime.support import eventually
 
 
@@ -59,6 +60,29 @@ async def test_no_thread_waits_for_the_garbage_collector(url: str) -> None:
             await qc.publish("order.placed", {}, unroutable="drop")
             assert threads() > before
         await once(url)
+
+
+async def test_attempts_in_vain_leave_no_threads() -> None:
+    async with no_threads_left():
+        with Port() as nobody:
+            qc = QueueCraft(f"kafka://127.0.0.1:{nobody.number}")
+            for _ in range(3):
+                with pytest.raises(ConnectionLost):
+                    await qc.open()
+            await qc.shutdown()
+            del qc
+
+
+async def test_what_is_asked_of_a_lost_connection_keeps_no_threads(url: str) -> None:
+    async with no_threads_left():
+        (driver,) = drivers(Target(url))
+        assert isinstance(driver, KafkaDriver)
+        await driver.open()
+        driver.lose(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        for asked in (driver.inspect(), driver.announce("me", b"here", ttl=5), driver.topology()):
+            with pytest.raises(ConnectionLost):
+                await asked
+        await driver.close()
 
 
 async def test_a_no_for_an_answer_keeps_no_thread(url: str) -> None:

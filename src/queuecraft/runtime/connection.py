@@ -250,9 +250,7 @@ class Connection:
             await self._close_quietly(driver)
             if isinstance(error, asyncio.CancelledError) and being_cancelled():
                 raise
-            lost = self._as_lost(error)
-            self.last_error = lost.message
-            return lost
+            return self._as_lost(error)  # in no local: its cause may hold this frame
         self.current = driver
         self.generation += 1
         self.traits = driver.traits
@@ -294,7 +292,8 @@ class Connection:
 
     def _as_lost(self, error: BaseException) -> ConnectionLost:
         if isinstance(error, ConnectionLost):
-            return error
+            self.last_error = error.message
+            return error.with_traceback(None)  # it is kept: a client would stay with its frames
         if isinstance(error, TimeoutError):
             reason = f"no answer within {self._settings.timeout:g} s"
         elif isinstance(error, QueueError):
@@ -303,6 +302,7 @@ class Connection:
             reason = str(error) or repr(error)
         lost = ConnectionLost(f"cannot connect: {reason}", broker=self.traits.name)
         lost.__cause__ = error
+        self.last_error = lost.message
         return lost
 
     def _fail(self, error: QueueError, attempts: int) -> None:

@@ -87,10 +87,15 @@ class Cluster:
         self._threads.shutdown(wait=False)
         self.groups = Groups(self._admin, _asked_too_late)
 
+    def check(self) -> None:
+        """Raise if no broker can be reached. Another error each time: the one we have would hold
+        the frames it went through, and with them us, and the client."""
+        if self.lost is not None:
+            raise ConnectionLost(self.lost.message, broker="kafka", operation="connection")
+
     async def call(self, operation: str, work: Callable[[], T]) -> T:
         """Do what blocks, not in the loop."""
-        if self.lost is not None:
-            raise self.lost.with_traceback(None)
+        self.check()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + WITHIN
         while True:

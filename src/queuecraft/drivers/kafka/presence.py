@@ -59,8 +59,7 @@ class Noticeboard:
             except QueueError as error:
                 self._refused = not isinstance(error, ConnectionLost)
                 raise
-        if self._cluster.lost is not None:
-            raise self._cluster.lost.with_traceback(None)
+        self._cluster.check()
         if self._producer is None:
             own = {"acks": 1, "linger.ms": 5, "queue.buffering.max.messages": 1000}
             within = {"message.timeout.ms": round(1000 * WITHIN)}
