@@ -371,6 +371,27 @@ async def test_a_batch_that_is_refused_whole_fails_only_the_caller_who_is_to_bla
         assert await shop.stored() == ["m-1", "m-2", "m-3"]
 
 
+async def test_a_batch_that_was_refused_whole_is_sent_one_by_one() -> None:
+    async with Shop(drivers=[Pedant(inline=False)]) as shop:
+        ids = [*(f"m-{n}" for n in range(8)), "bad", "m-8"]
+        results = await asyncio.gather(*(shop.publish(id) for id in ids), return_exceptions=True)
+        assert [each for each in results if isinstance(each, str)] == [*ids[:8], ids[9]]
+        assert shop.driver.batches == [10, *[1] * 10]
+        assert await shop.stored() == [id for id in ids if id != "bad"]
+
+
+async def test_a_publish_cancelled_while_others_fly_one_by_one_is_not_sent() -> None:
+    async with Shop(drivers=[Pedant(inline=False)]) as shop:
+        bad, first, second, third = (shop.publish(id) for id in ("bad", "m-1", "m-2", "m-3"))
+        hang = shop.driver.hang()
+        await hang.reached()  # the first of those that are to be stored
+        third.cancel()
+        hang.release()
+        assert [await first, await second] == ["m-1", "m-2"]
+        assert isinstance(await outcome(bad), QueueError)
+        assert await shop.stored() == ["m-1", "m-2"]
+
+
 async def test_a_lone_message_that_the_driver_refuses_raises_what_it_said() -> None:
     for inline in (True, False):
         async with Shop(drivers=[Pedant(inline=inline)]) as shop:

@@ -281,8 +281,8 @@ class Sender:
         for share in flight:
             entry = share.entry
             entry.accept(share)
+            entry.flying = False
             if not entry.left:
-                entry.flying = False
                 self._finish(entry)
 
     def _answer(self, flight: Sequence[Share], receipts: Sequence[Receipt]) -> QueueError | None:
