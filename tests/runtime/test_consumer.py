@@ -13,7 +13,16 @@ from typing import Any
 
 import pytest
 
-from queuecraft import ConnectionLost, Message, NoDeadLetter, NoRetry, QueueCraft, QueueError, Retry
+from queuecraft import (
+    ConfigError,
+    ConnectionLost,
+    Message,
+    NoDeadLetter,
+    NoRetry,
+    QueueCraft,
+    QueueError,
+    Retry,
+)
 from queuecraft.clock import Clock
 from queuecraft.drivers.base import Outgoing
 from queuecraft.drivers.local.memory import MemoryDriver
@@ -593,7 +602,12 @@ async def test_a_queue_deleted_under_its_consumer_is_made_again(inline: bool) ->
 
 @pytest.mark.parametrize(
     "error",
-    [ConnectionLost("gone"), QueueError("the queue is gone"), RuntimeError("a driver's bug")],
+    [
+        ConnectionLost("gone"),
+        ConfigError("it is no database"),
+        QueueError("the queue is gone"),
+        RuntimeError("a driver's bug"),
+    ],
     ids=lambda error: type(error).__name__,
 )
 @pytest.mark.parametrize("operation", ["receive", "subscribe", "declare"])
@@ -611,6 +625,34 @@ async def test_a_consumer_outlives_every_error_of_its_driver(
             await stage.clock.advance(10)
             await stage.qc.publish(number, 1)
             await seen.wait_for(numbers=1)
+            await at_rest(stage.driver, "numbers")
+
+
+@pytest.mark.parametrize("operation", ["receive", "subscribe", "declare"])
+@both
+async def test_a_mistake_that_shows_on_an_open_connection_is_told_and_tried_again_in_time(
+    operation: Any, inline: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    mistake, seen = ConfigError("it is no database"), Ledger()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers").on(number, seen.recording("numbers"))
+        async with running(worker):
+            await quiet()
+            stage.driver.fail("receive", mistake)
+            stage.driver.fail(operation, mistake, times=1000)
+            tried = stage.driver.calls[operation]
+            await stage.qc.publish(number, 1)
+            await stage.clock.advance(2.5)
+            assert stage.driver.calls[operation] - tried <= 3
+            assert stage.qc.connection_state == "connected"
+            assert worker.paused == "cannot consume: it is no database"
+            assert stage.qc.health_check().status == "unhealthy"
+            assert "cannot consume numbers: it is no database; trying again" in lines(caplog)
+            stage.driver.heal()
+            await stage.clock.advance(1)
+            assert worker.paused is None
+            await stage.qc.publish(number, 2)
+            await seen.wait_for(numbers=2)
             await at_rest(stage.driver, "numbers")
 
 

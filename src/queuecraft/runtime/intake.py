@@ -334,10 +334,12 @@ class Intake:
 
     async def _recover(self, settler: Settler | None, error: Exception) -> None:
         """Receiving failed: begin again with another session."""
-        if isinstance(error, ConnectionLost | ConfigError):
+        ended = self._connection.state in ("disconnected", "closing", "closed")
+        # On a connection that stands, a `ConfigError` is about the queue: no reconnect mends it.
+        if isinstance(error, ConnectionLost) or (ended and isinstance(error, ConfigError)):
             if settler is not None:
                 self._owner.session_lost(settler, error)
-            elif self._connection.state in ("disconnected", "closing", "closed"):
+            elif ended:
                 self._owner.pause(str(error))  # there will be no connection again
             return
         self.refused = f"cannot consume: {error}"
