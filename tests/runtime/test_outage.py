@@ -233,6 +233,25 @@ async def test_the_deadline_of_one_says_nothing_about_another_in_its_flight(
     assert error.outcome == "rejected"
 
 
+async def test_who_comes_later_behind_a_flight_that_hangs_has_time_of_its_own(
+    network: Shop,
+) -> None:
+    shop = network
+    hang = shop.driver.hang()
+    first = shop.publish("m-1")
+    await hang.reached()
+    await shop.clock.advance(0.1)
+    second = shop.publish("m-2")
+    await shop.clock.advance(28.9)
+    third = shop.publish("m-3")
+    await shop.clock.advance(2)
+    assert [isinstance(await outcome(each), PublishError) for each in (first, second)] == [True] * 2
+    assert not third.done()
+    hang.release()
+    assert await third == "m-3"
+    assert await shop.stored() == ["m-0", "m-1", "m-3"]
+
+
 async def test_an_answer_that_comes_too_late_changes_nothing_but_the_count(network: Shop) -> None:
     hang = network.driver.hang()
     publish = network.publish("m-1")

@@ -25,6 +25,7 @@ from queuecraft.runtime.recipe import Recipe
 BATCH = 500  # messages in one send, at most
 PAUSE = 0.05  # seconds before trying again, when an answer is missing though the connection stands
 LONGEST_PAUSE = 1.0  # and when it is missing again and again: each try may be a duplicate
+JOINING = 0.05  # of the timeout: for so long others may join a publish, and share its deadline
 
 
 class Sender:
@@ -163,7 +164,7 @@ class Sender:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
         if self._timer is None:
-            self._timer = self._clock.call_later(timeout, self._expire)
+            self._timer = self._clock.call_later(JOINING * timeout, self._tick)
 
     def _refusal(self, count: int) -> QueueError | Callable[[Outgoing], QueueError] | None:
         """Why no more is taken, if so."""
@@ -381,18 +382,21 @@ class Sender:
 
     # -- time ----------------------------------------------------------------------------------
 
-    def _expire(self) -> None:
-        """One timer for all: entries expire in the order they came."""
-        self._timer = None
+    def _tick(self) -> None:
+        """One timer for all: entries expire in the order they came. It closes the crowd too, lest
+        somebody joins just before its deadline: so no publish has to look at the clock."""
+        self._timer = self._crowd = None
         now = self._clock.monotonic()
-        within = f"within {self._settings.publish_timeout:g} s"
+        timeout = self._settings.publish_timeout
+        within = f"within {timeout:g} s"
         error = QueueError(f"no answer from the broker {within}")
         if self._connection.current is None:
             error = QueueError(f"no connection {within}: {self._connection.last_error}")
         self._fail(takewhile(lambda entry: entry.deadline <= now, self.entries), error)
         if self.entries:
             first = next(iter(self.entries))
-            self._timer = self._clock.call_later(first.deadline - now, self._expire)
+            wait = min(first.deadline - now, JOINING * timeout)
+            self._timer = self._clock.call_later(wait, self._tick)
 
 
 def _messages(flight: Sequence[Share]) -> Sequence[Outgoing]:
