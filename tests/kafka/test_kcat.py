@@ -33,6 +33,30 @@ async def test_what_kcat_produces_is_handled_with_key_and_headers(url: str, kcat
     assert message.timestamp is not None
 
 
+async def test_a_record_with_a_header_whose_name_is_no_text_is_handled_without_its_headers(
+    url: str, kcat: Kcat
+) -> None:
+    seen = Ledger()
+    arrived: list[Message[Order]] = []
+    qc = QueueCraft(url)
+    billing = qc.worker("billing")
+
+    @billing.on(order_placed)
+    async def charge(order: Order, message: Message[Order]) -> None:
+        arrived.append(message)
+        seen.record("billing", message)
+
+    async with qc, running(billing):
+        place = topic(url, "order.placed")
+        odd = "odd\udcff=1"  # as a byte that is no UTF-8 is given to a program
+        produce = ("-P", "-t", place, "-k", "ada", "-H", "trace=t-1", "-H", odd)
+        await asyncio.to_thread(kcat, url, *produce, text='{"id": "o-1"}\n')
+        await seen.wait_for(timeout=20, billing=1)
+    (message,) = arrived
+    assert (message.payload.id, message.key, message.routing_key) == ("o-1", "ada", "order.placed")
+    assert dict(message.headers) == {}
+
+
 async def test_what_we_publish_kcat_consumes_with_key_and_headers(url: str, kcat: Kcat) -> None:
     async with QueueCraft(url) as qc:
         await qc.admin.declare("billing", "order.placed")

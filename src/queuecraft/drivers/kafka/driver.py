@@ -386,6 +386,8 @@ class KafkaDriver(Driver):
                 await self._follow()
             except QueueError as error:
                 log.debug("kafka: no news of topics: %s", error)
+            except Exception:
+                log.exception("kafka: no news of topics")
 
     async def _inspection(self, operation: str, queues: Sequence[str] | None = None) -> Inspection:
         """A look at some queues, or at all."""

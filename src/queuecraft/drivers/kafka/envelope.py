@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -33,6 +34,7 @@ DEEPEST: Final = 100
 down the stack, and its message could be neither retried nor kept as a dead letter."""
 
 _LATEST: Final = 253402300799_000  # ms: the end of the year 9999
+_given: Final = methodcaller("headers")  # which looks at what it gets, as a plain call does not
 _types: Final = msgspec.json.Decoder(dict[str, str])
 Header: TypeAlias = tuple[str, str | bytes | None]
 
@@ -113,7 +115,7 @@ class Opener:
 
     def open(self, record: Message) -> Outgoing:
         """The message of a record."""
-        given: Any = record.headers()
+        given = headers_of(record)
         if given and len(given) == 4:
             (first, id), (second, event), (third, at), (fourth, kind) = given
             if (
@@ -142,12 +144,24 @@ class Opener:
                     None,
                     None if key is None else _text(key),
                 )
-        return message_of(record, self._exchange, self._routing_key)
+        return _message(record, given, self._exchange, self._routing_key)
+
+
+def headers_of(record: Message) -> Any:
+    """Its headers; none, if one of them has a name that is no text. To be asked for once: the
+    client gives a broken list then, which the call itself has to notice."""
+    try:
+        return _given(record)
+    except (SystemError, UnicodeDecodeError):
+        return None
 
 
 def message_of(record: Message, exchange: str = "", routing_key: str = "") -> Outgoing:
     """The message of a record; what its headers leave out is as the topic says."""
-    given: Any = record.headers()
+    return _message(record, headers_of(record), exchange, routing_key)
+
+
+def _message(record: Message, given: Any, exchange: str, routing_key: str) -> Outgoing:
     key = record.key()
     name = None if key is None else _text(key)
     body = record.value() or b""

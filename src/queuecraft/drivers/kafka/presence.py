@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 
 from queuecraft.drivers.base import ConnectionLost
 from queuecraft.drivers.kafka.cluster import Cluster
+from queuecraft.drivers.kafka.envelope import headers_of
 from queuecraft.drivers.notes import Notes
 from queuecraft.model.errors import QueueError
 
@@ -146,7 +147,7 @@ class Noticeboard:
     def _learn(self, record: Message) -> None:
         if (error := record.error()) is not None:
             raise KafkaException(error)
-        told = dict(record.headers() or ()).get(TTL)
+        told = dict(headers_of(record) or ()).get(TTL)
         _, stored = record.timestamp()
         if isinstance(told, bytes) and told.isdigit() and len(told) < 12:
             until = stored / 1000 + min(int(told) / 1000, KEPT)
