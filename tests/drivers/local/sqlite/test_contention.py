@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,8 +22,10 @@ from queuecraft.drivers.base import (
     Subscription,
 )
 from queuecraft.drivers.local.sqlite import SqliteDriver, database
+from queuecraft.drivers.local.sqlite import driver as driver_module
 from queuecraft.testing import FakeClock
 from tests.drivers.local.sqlite.conftest import Opener
+from tests.drivers.local.sqlite.eventually import eventually
 from tests.drivers.local.sqlite.file import locked, messages, rows
 from tests.drivers.local.sqlite.neighbour import neighbour
 
@@ -58,6 +60,21 @@ async def scene(open_driver: Opener) -> Scene:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "PATIENCE", 0.02)
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_module, "POLL", 0.01)
+
+
+async def given_up(call: Coroutine[Any, Any, None]) -> None:
+    """Begin a call, and cancel it while it waits for the file."""
+    calling = asyncio.ensure_future(call)
+    for _ in range(3):
+        await asyncio.sleep(0.001)
+    calling.cancel()
+    await asyncio.wait([calling])
+    assert calling.cancelled()
 
 
 def move(scene: Scene) -> Awaitable[object]:
@@ -228,6 +245,63 @@ async def test_a_subscription_whose_closing_was_cancelled_can_be_closed_again(
     await scene.subscription.close()
 
     assert await scene.state() == (3, 0, ["a", "b", "c"])
+
+
+async def test_one_that_could_not_leave_is_gone_for_the_others_once_the_file_is_free(
+    open_driver: Opener, path: Path
+) -> None:
+    ordered = Queue[Any]("jobs", single_active=True)
+    driver, other = await open_driver(), await open_driver()
+    await driver.declare(ordered)
+    await driver.send(messages("jobs", "a", "b"))
+    first = await driver.subscribe(ordered, prefetch=1)
+    next_one = await other.subscribe(ordered, prefetch=9)
+    assert await first.receive(1, 0)
+    with locked(path):
+        await given_up(first.close())
+
+    taken = await next_one.receive(9, 60)
+
+    assert [(each.sent.id, each.redeliveries) for each in taken] == [("a", 1), ("b", 0)]
+
+
+@pytest.mark.usefixtures("impatient", "often")
+async def test_one_that_cannot_leave_tries_again_however_often_that_fails(
+    scene: Scene, path: Path
+) -> None:
+    with locked(path):
+        await given_up(scene.subscription.close())
+        tried = scene.driver._errands
+        for _ in range(2):
+            await eventually(lambda: tried)
+            await eventually(lambda: not tried)
+            assert rows(path, "SELECT * FROM consumer")
+
+    await eventually(lambda: not rows(path, "SELECT * FROM consumer"))
+    assert await scene.state() == (3, 0, ["a", "b", "c"])
+    assert [each.redeliveries for each in await scene.driver.peek("jobs", 9)] == [1, 1, 0]
+
+
+@pytest.mark.usefixtures("no_poll")
+async def test_one_that_could_not_leave_gives_way_to_the_next_of_its_own_process(
+    open_driver: Opener, path: Path
+) -> None:
+    alone = Queue[Any]("jobs", exclusive=True, auto_delete=True)
+    driver = await open_driver()
+    await driver.declare(alone)
+    await driver.send(messages("jobs", "a"))
+    first = await driver.subscribe(alone, prefetch=1)
+    assert await first.receive(1, 0)
+    with locked(path):
+        await given_up(first.close())
+
+    await driver.declare(alone)
+    taken = await (await driver.subscribe(alone, prefetch=1)).receive(1, 0)
+
+    assert [(each.sent.id, each.redeliveries) for each in taken] == [("a", 1)]
+    await first.close()
+    assert [info.name for info in await driver.inspect()] == ["jobs"]
+    assert len(rows(path, "SELECT * FROM consumer")) == 1
 
 
 async def test_a_delayed_message_is_brought_forward_once_the_file_is_free(

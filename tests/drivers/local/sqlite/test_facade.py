@@ -13,6 +13,7 @@ import pytest
 
 from queuecraft import Event, Message, PublishError, QueueCraft, Retry, Unroutable
 from queuecraft.drivers.local.sqlite import database
+from queuecraft.runtime import consumer
 from queuecraft.testing import Ledger
 from tests.drivers.local.sqlite.file import locked, rows
 from tests.runtime.support import eventually, running
@@ -138,6 +139,25 @@ async def test_a_publish_that_waits_for_the_file_ends_with_its_timeout(path: Pat
             async with asyncio.timeout(database.PATIENCE / 2):  # the driver itself would go on
                 await qc.publish(order_placed, Order("o-2"))
         assert caught.value.outcome == "unknown"  # it may still be stored, once the file is free
+
+
+async def test_a_worker_that_was_stopped_while_the_file_was_held_can_be_started_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer, "LAST_WORDS", 0.01)
+    seen = Ledger()
+    async with shop(path) as qc:
+        billing = qc.worker("billing", ordering="key")
+        billing.on(order_placed, seen.recording("billing"))
+        await billing.start()
+        await qc.publish(order_placed, Order("o-1"), key="one")
+        await seen.wait_for(billing=1)
+        with locked(path):
+            await billing.stop(timeout=0.01)
+        async with running(billing):
+            await qc.publish(order_placed, Order("o-2"), key="one")
+            await seen.wait_for(billing=2)
+    assert seen.calls[-1].payload == Order("o-2")
 
 
 async def test_a_worker_that_others_took_for_dead_connects_again(path: Path) -> None:

@@ -216,7 +216,10 @@ class SqliteDriver(Driver):
             if own.name not in session.known(connection):
                 raise gone(queue.name)  # who would look after its messages if we died?
             place = self._catalogue.find(queue.name, "subscribe")
-            if place.queue.exclusive and place.consumers:
+            for each in self._closed:
+                if each.number == place.number:  # it would keep the queue from the new one
+                    _remove(connection, each)
+            if place.queue.exclusive and _is_consumed(connection, place.number):
                 raise taken(queue.name)
             connection.execute(
                 "INSERT INTO consumer (session, queue, prefetch, single) VALUES (?, ?, ?, ?)",
@@ -346,17 +349,22 @@ class SqliteDriver(Driver):
 
     async def leave(self, subscription: SqliteSubscription) -> None:
         """A subscription is closed: what it held is ready again, and an auto-delete queue goes
-        with its last one. Until that is in the file, it is to be tried again."""
+        with its last one. Until that is in the file, it is tried again with every poll."""
         if subscription not in self._subscriptions:
             return
 
         def work(connection: apsw.Connection) -> int:
-            returned = leases.give_back(connection, subscription.consumer)
-            connection.execute("DELETE FROM consumer WHERE number = ?", (subscription.consumer,))
+            if subscription not in self._subscriptions:
+                return 0  # somebody else has waited for the same
+            returned = _remove(connection, subscription)
             self._delete_abandoned(connection, {subscription.number})
             return returned
 
-        returned = await self._change("leave", work)
+        subscription.leaving = True
+        try:
+            returned = await self._change("leave", work)
+        finally:
+            subscription.leaving = False
         self._subscriptions.pop(subscription, None)
         self._catalogue.forget()
         # One at least: a wake-up for us may be under way, its message is somebody else's now.
@@ -399,11 +407,15 @@ class SqliteDriver(Driver):
         return own
 
     def _poll(self) -> None:
-        """What no bell has told: the loop turns, others have died or written, messages are due."""
+        """What no bell has told: the loop turns, others have died or written, messages are due.
+        And what waits to be told to the file."""
         if self._session is None or self._consuming is None:
             return
         self._poll_timer = asyncio.get_running_loop().call_later(POLL, self._poll)
         self._session.turned()
+        for each in self._closed:
+            if not each.leaving:
+                self._start(self.leave(each))
         try:
             if missing := self._missing():
                 self._start(self._bury(missing))
@@ -415,6 +427,11 @@ class SqliteDriver(Driver):
             self._data_version = version
             self.waiters.wake_all()
             self._look_ahead()
+
+    @property
+    def _closed(self) -> list[SqliteSubscription]:
+        """Those that are closed, and not gone from the file yet."""
+        return [each for each in self._subscriptions if each.closed]
 
     def _missing(self) -> set[str]:
         """Sessions that are dead, or silent for too long."""
@@ -449,14 +466,11 @@ class SqliteDriver(Driver):
     def _delete_abandoned(self, connection: apsw.Connection, numbers: set[int]) -> None:
         for number in numbers:
             place = self._catalogue.numbers.get(number)
-            if place is not None and place.queue.auto_delete:
-                consumed = connection.execute(
-                    "SELECT 1 FROM consumer WHERE queue = ?", (number,)
-                ).fetchone()
-                if consumed is None:
-                    contents.shut(connection, place)
-                    contents.delete_rest(connection, place)
-                    self._catalogue.remove(connection, place)
+            if place is None or not place.queue.auto_delete or _is_consumed(connection, number):
+                continue
+            contents.shut(connection, place)
+            contents.delete_rest(connection, place)
+            self._catalogue.remove(connection, place)
 
     # -- time ----------------------------------------------------------------------------------
 
@@ -519,3 +533,14 @@ class SqliteDriver(Driver):
             await work
         except QueueError:
             pass  # whoever uses the connection next meets the same, and can say so
+
+
+def _remove(connection: apsw.Connection, subscription: SqliteSubscription) -> int:
+    """Forget a consumer; how many messages it held."""
+    returned = leases.give_back(connection, subscription.consumer)
+    connection.execute("DELETE FROM consumer WHERE number = ?", (subscription.consumer,))
+    return returned
+
+
+def _is_consumed(connection: apsw.Connection, queue: int) -> bool:
+    return value(connection, "SELECT 1 FROM consumer WHERE queue = ?", (queue,)) is not None

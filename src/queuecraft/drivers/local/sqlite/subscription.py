@@ -58,7 +58,8 @@ class SqliteSubscription(Subscription):
         self._prefetch = prefetch
         self._driver = driver
         self._clock = clock
-        self._closed = False
+        self.closed = False
+        self.leaving = False  # waits for its turn to tell the file
         self._waiting: asyncio.Future[None] | None = None
 
     async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
@@ -143,7 +144,7 @@ class SqliteSubscription(Subscription):
 
     def cut(self) -> None:
         """Hold nothing any more; the file knows what that was."""
-        self._closed = True
+        self.closed = True
         self.held.clear()
         self.leases.clear()
         self.look_again()
@@ -218,7 +219,7 @@ class SqliteSubscription(Subscription):
             waiters.leave(self.number, future)
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self.closed:
             raise ConnectionLost("the subscription is closed", broker="local")
 
 
