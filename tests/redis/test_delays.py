@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from queuecraft.drivers.base import Binding, Exchange, Outgoing, Queue, Rejected
+from queuecraft.drivers.base import Binding, Exchange, Outgoing, Queue, Rejected, Subscription
+from queuecraft.model.errors import QueueError
 from tests.redis.place import (
     EVENTS,
     Place,
@@ -124,3 +125,112 @@ async def test_purging_forgets_what_is_due_and_keeps_what_is_not(place: Place, m
     assert await driver.purge("billing") == 1
     (info,) = await driver.inspect(["billing"])
     assert (info.ready, info.delayed) == (0, 1)
+
+
+@MODES
+async def test_an_event_that_one_queue_cannot_take_reaches_the_others_and_waits_for_that_one(
+    place: Place, mode: str
+) -> None:
+    driver = await place.driver(mode)
+    taking = ("audit", "crm", "search")
+    for name in ("billing", *taking):
+        await driver.declare(bound(name, "order.*"))
+    await driver.declare(Queue("other"))
+    other = await driver.subscribe(Queue("other"), prefetch=1)
+    await sent(driver, event("order.placed", due_at=time.time() + 0.05))
+    await spoil(place, "queue:billing", "stream:billing")
+
+    await eventually(lambda: has_gone(place, other))
+    for name in taking:
+        assert ids(await driver.peek(name, 5)) == ["m-1"]
+    billing = await driver.subscribe(Queue("billing"), prefetch=5)
+    for _ in range(2):
+        with pytest.raises(QueueError, match="WRONGTYPE"):
+            await billing.receive(5, 0)
+
+    await mend(place, "queue:billing", "stream:billing")
+    assert ids(await received(billing)) == ["m-1"]
+    assert await emptied(billing) == []
+
+
+@MODES
+async def test_an_event_that_cannot_wait_for_its_queue_either_is_kept(
+    place: Place, mode: str
+) -> None:
+    driver = await place.driver(mode)
+    for name in ("billing", "audit"):
+        await driver.declare(bound(name, "order.*"))
+    audit = await driver.subscribe(Queue("audit"), prefetch=1)
+    await sent(driver, event("order.placed", due_at=time.time() + 0.05))
+    await spoil(place, "queue:billing", "stream:billing", "delayed:billing")
+
+    assert ids(await received(audit)) == ["m-1"]
+
+    assert ids(await driver.peek("qc.undelivered.dlq", 5)) == ["m-1"]
+
+
+async def test_an_event_that_can_be_stored_nowhere_is_tried_again_and_holds_up_nobody(
+    place: Place,
+) -> None:
+    driver = await place.driver()
+    await driver.declare(bound("billing", "order.*"))
+    jobs = Exchange("jobs")
+    await driver.declare(Queue("jobs", bindings=(Binding(jobs, "#"),)))
+    due = time.time() + 0.05
+    first = Outgoing(b"{}", "before", "jobs", "job.begun", due_at=due)
+    last = Outgoing(b"{}", "after", "jobs", "job.begun", due_at=due)
+    await sent(driver, first, event("order.placed", due_at=due), last)
+    await mend(place, "routes")
+    await spoil(place, "bound:events")
+
+    consumer = await driver.subscribe(Queue("jobs"), prefetch=5)
+    with pytest.raises(QueueError, match="WRONGTYPE"):
+        await received(consumer)
+    assert ids(await emptied(consumer)) == ["before", "after"]
+
+    await mend(place, "bound:events")
+    await driver.bind("billing", [Binding(EVENTS, "order.*")])
+    assert ids(await received(await driver.subscribe(Queue("billing"), prefetch=5))) == ["m-1"]
+    assert await emptied(consumer) == []
+
+
+async def test_what_cannot_be_made_ready_does_not_bring_the_rest_again_and_again(
+    place: Place,
+) -> None:
+    driver = await place.driver()
+    await driver.declare(Queue("billing", max_priority=9))
+    due = time.time() + 0.05
+    await sent(driver, to("billing", "usual", due_at=due))
+    await sent(driver, to("billing", "urgent", priority=5, due_at=due))
+    await spoil(place, "queue.5:billing")
+
+    consumer = await driver.subscribe(Queue("billing"), prefetch=5)
+
+    async def is_ready() -> bool:
+        with pytest.raises(QueueError, match="WRONGTYPE"):
+            await consumer.receive(5, 0)
+        return bool(await place.call("EXISTS", place.key("queue:billing")))
+
+    await eventually(is_ready)
+    assert await is_ready()
+
+    await mend(place, "queue.5:billing")
+    assert ids(await received(consumer, 2)) == ["urgent", "usual"]
+    assert await emptied(consumer) == []
+
+
+async def spoil(place: Place, *keys: str) -> None:
+    """Let somebody use keys of ours for something else."""
+    for key in keys:
+        await place.call("SET", place.key(key), "mine")
+
+
+async def mend(place: Place, *keys: str) -> None:
+    for key in keys:
+        await place.call("DEL", place.key(key))
+
+
+async def has_gone(place: Place, consumer: Subscription) -> bool:
+    """Whether the delayed event has gone its way, if need be by this consumer's doing."""
+    assert await consumer.receive(1, 0) == []
+    return not await place.call("EXISTS", place.key("events"))

@@ -2,6 +2,7 @@
 
 local UNDELIVERED = 'qc.undelivered.dlq' -- keeps what is due for nobody
 local SOME = 500 -- values in one command
+local PUT_OFF = 1000 -- milliseconds until an event is tried again that could be kept nowhere
 
 -- Put messages at the tail of a queue. How it is kept comes before its name.
 local function put(to, level, values)
@@ -77,46 +78,72 @@ local function store(to, found, level, due, headers, values)
   return spread(found, level, values)
 end
 
--- Make everything ready in a queue that is due. Taken out last: if a crash cuts this in two, it
--- comes twice and not never.
-local function bring_due(to, at)
-  local key = base .. 'delayed:' .. to:sub(2)
+-- Do something with each member that is due, whatever becomes of the others; one that fails may be
+-- put off. What is done with is taken out last: if a crash cuts this in two, it comes twice and not
+-- never.
+local function each_due(key, at, deed, put_off)
   local found = redis.call('ZRANGEBYSCORE', key, '-inf', at, 'LIMIT', 0, SOME)
-  if #found > 0 then
-    begin()
-    for _, member in ipairs(found) do
-      put(to, member:sub(17, 17), { member:sub(18) })
+  if #found == 0 then
+    return
+  end
+  begin()
+  local gone, fault = {}, nil
+  for _, member in ipairs(found) do
+    local ok, result = pcall(deed, member)
+    if ok then
+      gone[#gone + 1] = member
+    else
+      fault = fault or result
+      if put_off then
+        redis.call('ZADD', key, at + put_off, member)
+      end
     end
-    redis.call('ZREM', key, unpack(found))
+  end
+  if #gone > 0 then
+    redis.call('ZREM', key, unpack(gone))
+  end
+  if fault then
+    error(fault, 0)
   end
 end
 
--- Let every delayed event go its way that is due. One that cannot be stored holds up nobody else.
-local function bring_events(at)
-  local key = base .. 'events'
-  local found = redis.call('ZRANGEBYSCORE', key, '-inf', at, 'LIMIT', 0, SOME)
-  if #found > 0 then
-    begin()
-    local fault
-    for _, member in ipairs(found) do
-      local place, more = tonumber(member:sub(18, 25), 16), tonumber(member:sub(26, 33), 16)
-      local where = member:sub(34, 33 + place)
-      local headers = member:sub(34 + place, 33 + place + more)
-      local values = { member:sub(34 + place + more) }
-      local targets = route(where, headers)
-      if not targets or targets == '' then
-        redis.call('HSETNX', base .. 'queues', UNDELIVERED, 'l--' .. '\128')
-        local as = registered(UNDELIVERED)
-        targets = as:sub(1, 1) .. UNDELIVERED
-      end
-      local ok, result = pcall(spread, targets, member:sub(17, 17), values)
-      fault = fault or (not ok and result)
-    end
-    redis.call('ZREM', key, unpack(found))
-    if fault then
-      error(fault, 0)
-    end
+-- Make everything ready in a queue that is due.
+local function bring_due(to, at)
+  each_due(base .. 'delayed:' .. to:sub(2), at, function(member)
+    put(to, member:sub(17, 17), { member:sub(18) })
+  end)
+end
+
+local function keep_undelivered(level, values)
+  redis.call('HSETNX', base .. 'queues', UNDELIVERED, 'l--' .. '\128')
+  put(registered(UNDELIVERED):sub(1, 1) .. UNDELIVERED, level, values)
+end
+
+-- Give an event that is due to one queue. If that cannot take it, it waits there: the consumers of
+-- that queue meet the error, and nobody else does.
+local function hand(to, level, at, values)
+  local waiting = base .. 'delayed:' .. to:sub(2)
+  if not pcall(spread, to, level, values) and not pcall(later, waiting, at, level, values) then
+    keep_undelivered(level, values)
   end
+end
+
+-- Let every delayed event go its way that is due. One that can be kept nowhere is put off.
+local function bring_events(at)
+  each_due(base .. 'events', at, function(member)
+    local place, more = tonumber(member:sub(18, 25), 16), tonumber(member:sub(26, 33), 16)
+    local where = member:sub(34, 33 + place)
+    local headers = member:sub(34 + place, 33 + place + more)
+    local level, values = member:sub(17, 17), { member:sub(34 + place + more) }
+    local targets = route(where, headers)
+    if not targets or targets == '' then
+      keep_undelivered(level, values)
+      return
+    end
+    for to in targets:gmatch('[^%z]+') do
+      hand(to, level, at, values)
+    end
+  end, PUT_OFF)
 end
 
 -- Milliseconds until something more is due; -1 for never.
