@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,9 +12,18 @@ import pytest
 from queuecraft.model.errors import ConfigError
 from queuecraft.pipeline.jobs.expire import expire
 from queuecraft.pipeline.jobs.ingest import ingest
+from queuecraft.pipeline.jobs.passed import passed_segments
 from queuecraft.pipeline.lake import Lake
 from queuecraft.pipeline.schemas import DEAD_LETTERS, EVENTS, GROWTH, MESSAGES, THROUGHPUT
-from tests.pipeline.rows import at, delivered, published, table_rows, write_rows
+from tests.pipeline.rows import (
+    at,
+    business,
+    delivered,
+    in_segments,
+    published,
+    table_rows,
+    write_rows,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,6 +82,22 @@ def test_what_is_old_goes(spark: SparkSession, lake: Lake) -> None:
     assert (again.segments, again.partitions, again.size) == (0, {}, 0)
     assert ingest(spark, lake).rows == 1
     assert "not ingested" in ids(lake)
+
+
+def test_what_another_stream_has_read_and_ingest_has_not_stays(tmp_path: Path) -> None:
+    lake = Lake.at(tmp_path)
+    names = [path.name for path in in_segments(lake, business(10), 5)]
+    read = lake.checkpoints / "fraud" / "sources" / "0" / "0"
+    done = lake.checkpoints / "fraud" / "commits" / "0"
+    for place in (read, done):
+        place.parent.mkdir(parents=True)
+    lines = [json.dumps({"path": f"file:///{name}", "batchId": 0}) for name in names]
+    read.write_text("\n".join(["v1", *lines]))
+    done.touch()
+
+    assert passed_segments(lake) == set()
+    planned = expire(None, lake, older_than=30 * DAY, dry_run=True, now=NOW)
+    assert (planned.segments, planned.kept) == (0, 5)
 
 
 def test_a_mistake_removes_nothing(spark: SparkSession, tmp_path: Path) -> None:

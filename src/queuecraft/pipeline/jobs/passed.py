@@ -7,26 +7,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
+from queuecraft.pipeline.jobs.stream import checkpoint
 from queuecraft.pipeline.lake import Lake
 
 
 def passed_segments(lake: Lake) -> set[str]:
-    """Names of the segments that every stream with a checkpoint in the lake has read and is done
-    with. One that has not begun has passed none."""
-    streams = [passed_by(place.parent) for place in sorted(lake.checkpoints.glob("**/sources"))]
-    return set.intersection(*streams) if streams else set()
+    """Names of the segments that ingest, and every other stream with a checkpoint in the lake, has
+    read and is done with. One that has not begun has passed none."""
+    others = (place.parent for place in lake.checkpoints.glob("**/sources"))
+    return set.intersection(*map(passed_by, {checkpoint(lake), *others}))
 
 
-def last_batch(checkpoint: Path) -> int:
-    """The last batch that a stream has finished; -1 if there is none."""
-    commits = (checkpoint / "commits").glob("*")
+def last_batch(stream: Path) -> int:
+    """The last batch that a stream with this checkpoint has finished; -1 if there is none."""
+    commits = (stream / "commits").glob("*")
     return max((int(each.name) for each in commits if each.name.isdigit()), default=-1)
 
 
-def passed_by(checkpoint: Path) -> set[str]:
-    """Names of the files that one stream is done with."""
-    last = last_batch(checkpoint)
-    return {name for name, batch in _read(checkpoint / "sources" / "0") if batch <= last}
+def passed_by(stream: Path) -> set[str]:
+    """Names of the files that the stream with this checkpoint is done with."""
+    last = last_batch(stream)
+    return {name for name, batch in _read(stream / "sources" / "0") if batch <= last}
 
 
 def _read(log: Path) -> Iterator[tuple[str, int]]:
