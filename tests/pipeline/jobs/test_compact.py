@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,13 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from queuecraft.model.errors import QueueError
+from queuecraft.pipeline.jobs.alone import alone
 from queuecraft.pipeline.jobs.compact import Compacted, compact
-from queuecraft.pipeline.jobs.ingest import ingest
+from queuecraft.pipeline.jobs.expire import expire
+from queuecraft.pipeline.jobs.ingest import ingest, new_segments
 from queuecraft.pipeline.jobs.stream import checkpoint
 from queuecraft.pipeline.jobs.swap import finish_swaps, staging, swap
 from queuecraft.pipeline.lake import Lake
-from queuecraft.pipeline.schemas import MESSAGES, SEGMENTS, TABLES
-from tests.pipeline.rows import business, in_segments, segment_rows, table_rows, write_rows
+from queuecraft.pipeline.schemas import LIFECYCLE, MESSAGES, SEGMENTS, TABLES
+from tests.pipeline.rows import at, business, in_segments, segment_rows, table_rows, write_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,6 +59,23 @@ def test_small_files_are_put_together_and_not_ingested_again(
 
 
 @pytest.mark.faults
+def test_starting_over_brings_back_what_was_compacted(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake.at(tmp_path)
+    rows = business(10)
+    in_segments(lake, rows, 2)
+    ingest(spark, lake)
+    assert compact(spark, lake, fewest=2).segments == 2
+    before = table_rows(lake, LIFECYCLE)
+
+    for folder in (lake.tables, lake.checkpoints):
+        shutil.rmtree(folder)
+    done = ingest(spark, lake)
+
+    assert (done.segments, done.rows) == (1, len(rows))
+    assert table_rows(lake, LIFECYCLE) == before
+
+
+@pytest.mark.faults
 def test_a_segment_that_another_stream_has_not_read_is_left_alone(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -71,6 +91,32 @@ def test_a_segment_that_another_stream_has_not_read_is_left_alone(
     assert compact(spark, lake).segments == 0, "its batch is not committed"
     (lake.checkpoints / "fraud" / "commits" / "0").touch()
     assert compact(spark, lake).segments == 5
+
+
+def test_what_was_compacted_is_new_to_a_lake_that_starts_over(tmp_path: Path) -> None:
+    lake = Lake.at(tmp_path)
+    for name in ("~a", "~b", "c"):
+        write_rows(lake, business(2), name=name)
+    checkpoint(lake).mkdir(parents=True)
+    with alone(lake):
+        assert [path.name for path in new_segments(lake)] == ["c.parquet"]
+
+    shutil.rmtree(lake.checkpoints)
+    planned = expire(None, lake, older_than=86_400, dry_run=True, now=at(hours=48))
+    assert (planned.segments, planned.kept) == (0, 3)
+    assert [path.name for path in segments(lake)] == ["a.parquet", "b.parquet", "c.parquet"]
+
+
+def test_a_name_that_another_segment_has_is_left_to_it(tmp_path: Path) -> None:
+    lake = Lake.at(tmp_path)
+    write_rows(lake, business(2), name="a", date="2026-03-01")
+    write_rows(lake, business(2), name="b")
+    write_rows(lake, business(3), name="~a")
+    write_rows(lake, business(3), name="~b")
+    archived = segment_rows(lake)
+    with alone(lake):
+        assert len(new_segments(lake)) == 4
+    assert segment_rows(lake) == archived
 
 
 def test_a_swap_whose_new_files_are_gone_removes_nothing(tmp_path: Path) -> None:

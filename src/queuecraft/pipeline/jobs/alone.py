@@ -8,6 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from queuecraft.model.errors import ConfigError, QueueError
+from queuecraft.pipeline.jobs.anew import begin_anew
 from queuecraft.pipeline.jobs.swap import finish_swaps
 from queuecraft.pipeline.lake import Lake
 
@@ -15,8 +16,8 @@ from queuecraft.pipeline.lake import Lake
 @contextmanager
 def alone(lake: Lake) -> Generator[Lake]:
     """Keep other jobs from a lake for as long as the block runs, and finish first what a job that
-    died has left half done. The lake it gives is the same, by a path that holds in every folder:
-    a Spark Connect server has its own.
+    died has left half done; one whose checkpoints were removed is made to start over. The lake it
+    gives is the same, by a path that holds in every folder: a Spark Connect server has its own.
 
     Raises `ConfigError` if there is no lake, `QueueError` if another job is at work.
     """
@@ -32,6 +33,7 @@ def alone(lake: Lake) -> Generator[Lake]:
                 f"another job is at work on the lake at {lake.root}; wait until it has ended"
             ) from None
         finish_swaps(lake)
+        begin_anew(lake)
         yield Lake(lake.root.absolute())
     finally:
         os.close(number)

@@ -82,7 +82,8 @@ class QueueCraftSource(DataSource):
         if any(name in self.options for name in LAKE):
             raise ConfigError(
                 "a lake is followed with Spark's own stream of files: "
-                "spark.readStream.schema(SEGMENTS.spark).parquet('lake/segments')"
+                "spark.readStream.schema(SEGMENTS.spark)"
+                ".option('pathGlobFilter', '[!~]*.parquet').parquet('lake/segments')"
             )
         said = Options(self.options, FOLLOWED)
         return FollowingReader(
