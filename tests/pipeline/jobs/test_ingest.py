@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from queuecraft.failpoints import arm, disarm
@@ -15,6 +17,7 @@ from queuecraft.model.errors import ConfigError, QueueError
 from queuecraft.observers.journal.row import Row
 from queuecraft.pipeline.jobs.alone import alone
 from queuecraft.pipeline.jobs.ingest import Step, ingest
+from queuecraft.pipeline.jobs.torn import put_torn_aside
 from queuecraft.pipeline.lake import Lake
 from queuecraft.pipeline.schemas import (
     DEAD_LETTERS,
@@ -117,6 +120,27 @@ def test_a_dirty_lake_is_ingested_with_the_bad_in_quarantine(
     torn = sorted(path.name for path in whole.parent.glob(".*.torn"))
     assert torn == [f".{name}.parquet.torn" for name in ("cut off", "empty", "foreign", "rotten")]
     assert ingest(spark, lake).rows == 0
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [OSError(errno.EMFILE, "too many open files"), pa.ArrowMemoryError("malloc failed")],
+    ids=["files", "memory"],
+)
+def test_a_segment_is_not_torn_because_the_machine_cannot_read_it_now(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trouble: Exception
+) -> None:
+    segment = write_rows(Lake.at(tmp_path), [published("m-1")])
+    before = segment.read_bytes()
+
+    def refuse(path: Path) -> None:
+        raise trouble
+
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile", refuse)
+    with pytest.raises(QueueError, match=r"a\.parquet cannot be read now: .*(open files|malloc)"):
+        put_torn_aside([segment])
+    assert segment.read_bytes() == before
+    assert list(segment.parent.iterdir()) == [segment]
 
 
 def test_the_spools_of_the_journal_are_taken_along(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from queuecraft.failpoints import failpoint
+from queuecraft.model.errors import QueueError
 from queuecraft.observers.journal.row import Row
 from queuecraft.pipeline.columns import batch_of
 from queuecraft.pipeline.schemas import SEGMENTS
@@ -31,7 +32,10 @@ class Inspected:
 def put_torn_aside(segments: Iterable[Path], *, thoroughly: bool = False) -> Inspected:
     """Look at the footers of segments, or thoroughly at every row. In place of one that cannot be
     read stands from then on a segment with one row that says so; the file itself is kept beside
-    it, as `.NAME.torn`."""
+    it, as `.NAME.torn`.
+
+    Raises `QueueError` if the machine cannot read one, which says nothing about the file.
+    """
     rows = 0
     torn: list[Path] = []
 
@@ -41,6 +45,11 @@ def put_torn_aside(segments: Iterable[Path], *, thoroughly: bool = False) -> Ins
         except FileNotFoundError:
             return (segment, 0, None)
         except (pa.ArrowException, OSError, ValueError) as error:
+            if _of_the_machine(error):
+                raise QueueError(
+                    f"{segment} cannot be read now: {error}. It stays as it is: mend that and "
+                    "ingest again, or move the file out of the lake to go on without it"
+                ) from error
             return (segment, 0, str(error) or type(error).__name__)
 
     with ThreadPoolExecutor(max_workers=4) as threads:
@@ -65,6 +74,14 @@ def _rows(segment: Path, thoroughly: bool) -> int:
         if thoroughly:
             return sum(batch.num_rows for batch in file.iter_batches())
         return int(file.metadata.num_rows)
+
+
+def _of_the_machine(error: Exception) -> bool:
+    """Whether it is for want of memory, or the system says no: Arrow gives no error number for what
+    is wrong in a file."""
+    if isinstance(error, OSError):
+        return error.errno is not None
+    return isinstance(error, MemoryError)
 
 
 def _put_aside(segment: Path, wrong: str) -> None:
