@@ -85,4 +85,4 @@ async def test_processes_that_die_at_any_failpoint_after_any_number_of_passes_lo
     account = await scene.finish()
 
     print(account.summary())
-    assert account.count("died") > 100
+    assert account.count("died") > 50

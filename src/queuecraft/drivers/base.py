@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import inf
 from typing import ClassVar, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
@@ -99,6 +100,7 @@ class Traits:
     logs_missing: bool = False  # asking for a queue that does not exist is an error in its log
     exchange_types: frozenset[ExchangeType] = frozenset(EXCHANGE_TYPES)
     max_name: int = MAX_NAME
+    max_delay: float = inf  # seconds; more is rejected, because it would come early
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

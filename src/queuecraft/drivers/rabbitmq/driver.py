@@ -79,6 +79,7 @@ class RabbitDriver(Driver):
         counts_redeliveries=True,
         returns_to="tail",
         delays_apart=True,
+        max_delay=delays.LONGEST,
         keeps_notes=False,
         logs_missing=True,
     )

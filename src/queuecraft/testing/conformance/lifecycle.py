@@ -29,6 +29,7 @@ class LifecycleConformance(Suite):
         assert traits.exchange_types
         assert traits.exchange_types <= frozenset(EXCHANGE_TYPES)
         assert 0 < traits.max_name <= 255
+        assert traits.max_delay >= 86_400 * 30
 
     async def test_a_closed_driver_refuses_everything(self, broker: Broker) -> None:
         queue = await broker.queue("billing", "order.placed")
