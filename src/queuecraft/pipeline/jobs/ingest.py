@@ -137,7 +137,8 @@ def segments_of(lake: Lake) -> Iterator[Path]:
 
 
 def _stopped(lake: Lake, error: Exception) -> QueueError:
-    told = [line for line in str(error).splitlines() if _ERROR.match(line)] or [str(error)]
+    lines = str(error).splitlines() or [type(error).__name__]
+    told = [line for line in lines if _ERROR.match(line)] or lines[:1]  # a stack may follow
     return QueueError(
         f"Spark could not take the segments of {lake.root}: {told[-1][:500]}. Nothing is lost: "
         "what was taken before stays, the next ingest goes on from there"
