@@ -10,7 +10,8 @@ from tests.brokers.kcat import Kcat
 from tests.kafka.place import Order, order_placed, running, topic
 
 
-async def test_what_kcat_produces_is_handled_with_key_and_headers(url: str, kcat: Kcat) -> None:
+async def handled(url: str, kcat: Kcat, *headers: str) -> Message[Order]:
+    """What a handler gets of a record that kcat produces."""
     seen = Ledger()
     arrived: list[Message[Order]] = []
     qc = QueueCraft(url)
@@ -22,38 +23,27 @@ async def test_what_kcat_produces_is_handled_with_key_and_headers(url: str, kcat
         seen.record("billing", message)
 
     async with qc, running(billing):
-        place = topic(url, "order.placed")
-        produce = ("-P", "-t", place, "-k", "ada", "-H", "trace=t-1", "-H", "empty=")
+        produce = ["-P", "-t", topic(url, "order.placed"), "-k", "ada"]
+        produce += [word for each in headers for word in ("-H", each)]
         await asyncio.to_thread(kcat, url, *produce, text='{"id": "o-1"}\n')
         await seen.wait_for(timeout=20, billing=1)
     (message,) = arrived
     assert (message.payload.id, message.key, message.routing_key) == ("o-1", "ada", "order.placed")
+    return message
+
+
+async def test_what_kcat_produces_is_handled_with_key_and_headers(url: str, kcat: Kcat) -> None:
+    message = await handled(url, kcat, "trace=t-1", "empty=")
     assert dict(message.headers) == {"trace": "t-1", "empty": ""}
-    assert message.id.startswith(place)
+    assert message.id.startswith(topic(url, "order.placed"))
     assert message.timestamp is not None
 
 
 async def test_a_record_with_a_header_whose_name_is_no_text_is_handled_without_its_headers(
     url: str, kcat: Kcat
 ) -> None:
-    seen = Ledger()
-    arrived: list[Message[Order]] = []
-    qc = QueueCraft(url)
-    billing = qc.worker("billing")
-
-    @billing.on(order_placed)
-    async def charge(order: Order, message: Message[Order]) -> None:
-        arrived.append(message)
-        seen.record("billing", message)
-
-    async with qc, running(billing):
-        place = topic(url, "order.placed")
-        odd = "odd\udcff=1"  # as a byte that is no UTF-8 is given to a program
-        produce = ("-P", "-t", place, "-k", "ada", "-H", "trace=t-1", "-H", odd)
-        await asyncio.to_thread(kcat, url, *produce, text='{"id": "o-1"}\n')
-        await seen.wait_for(timeout=20, billing=1)
-    (message,) = arrived
-    assert (message.payload.id, message.key, message.routing_key) == ("o-1", "ada", "order.placed")
+    odd = "odd\udcff=1"  # as a byte that is no UTF-8 is given to a program
+    message = await handled(url, kcat, "trace=t-1", odd)
     assert dict(message.headers) == {}
 
 
