@@ -9,6 +9,15 @@ from queuecraft.model.errors import ConfigError
 from queuecraft.model.queue import ExchangeType
 
 
+def is_wild(pattern: str) -> bool:
+    """Whether a topic pattern takes more than one routing key.
+
+    >>> is_wild("order.*"), is_wild("order.placed")
+    (True, False)
+    """
+    return any(word in ("*", "#") for word in pattern.split("."))
+
+
 def topic_matches(pattern: str, routing_key: str) -> bool:
     """Whether a topic pattern takes a routing key: `*` is one word, `#` any number of words.
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from queuecraft.model.naming import REPLIES
 from queuecraft.model.queue import Binding
-from queuecraft.model.routing import matches
+from queuecraft.model.routing import is_wild, matches
 
 MAX_TOPIC: Final = 249
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]*")
@@ -112,7 +112,7 @@ def is_pattern(binding: Binding) -> bool:
     True
     """
     if binding.exchange.type == "topic":
-        return any(word in ("*", "#") for word in binding.pattern.split("."))
+        return is_wild(binding.pattern)
     return binding.exchange.type == "fanout"
 
 

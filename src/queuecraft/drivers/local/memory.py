@@ -157,13 +157,9 @@ class MemoryDriver(Driver):
     async def topology(self) -> Topology:
         self._check_open()
         return Topology(
-            exchanges=tuple(self._exchanges.known.values()),
+            exchanges=self._exchanges.all,
             queues=tuple(self._inboxes),
-            bindings=tuple(
-                (binding, inbox.name)
-                for bound in self._exchanges.bindings.values()
-                for binding, inbox in bound
-            ),
+            bindings=tuple((binding, inbox.name) for binding, inbox in self._exchanges.bindings),
             consumers=tuple(
                 ConsumerInfo(each.inbox.name, f"local-{number}", each.prefetch)
                 for number, each in enumerate(self._subscriptions, 1)

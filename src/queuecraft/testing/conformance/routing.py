@@ -23,6 +23,8 @@ TOPICS = {
 }
 """Patterns, and which of these events each takes."""
 
+MANY = 100  # so many that a driver may keep them in another way
+
 
 class RoutingConformance(Suite):
     """Exchanges of each type, bindings, and messages nobody takes.
@@ -102,6 +104,20 @@ class RoutingConformance(Suite):
         consumer = await broker.consumer(both)
         received = await broker.receive(consumer, 2)
         assert sorted(ids(received)) == sorted(first + second)
+
+    async def test_an_exchange_may_have_many_bindings_that_come_and_go(
+        self, broker: Broker
+    ) -> None:
+        many = await broker.queue("many", *(f"order.{number}" for number in range(MANY)))
+        wild = await broker.queue("wild", "order.*")
+        first = await broker.publish("order.7", "order.8")
+        await broker.driver.unbind(many.name, [Binding(broker.exchange(), "order.7")])
+        without = await broker.publish("order.7", "order.8")
+        late = await broker.queue("late", "order.7")
+        after = await broker.publish("order.7", "order.8")
+        await broker.holds(many, [*first, without[1], after[1]])
+        await broker.holds(wild, [*first, *without, *after])
+        await broker.holds(late, after[:1])
 
     async def test_exchanges_do_not_mix(self, broker: Broker) -> None:
         one, other = broker.exchange("one"), broker.exchange("other")

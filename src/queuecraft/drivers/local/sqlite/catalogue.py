@@ -85,7 +85,7 @@ class Catalogue:
 
     def declare_exchange(self, connection: apsw.Connection, exchange: Exchange) -> None:
         """Add an exchange, or find it as it is asked for."""
-        new = exchange.name not in self.exchanges.known
+        new = exchange.name not in self.exchanges
         self.exchanges.declare(exchange)
         if new:
             connection.execute(
@@ -188,7 +188,7 @@ class Catalogue:
         for row in connection.execute("SELECT * FROM queue ORDER BY number"):
             self._know(row[0], _queue_of(row))
         for exchange, pattern, headers, number in connection.execute("SELECT * FROM binding"):
-            known = self.exchanges.known[exchange]
+            known = self.exchanges[exchange]
             self.exchanges.bind(Binding(known, pattern, unpack(headers)), self.numbers[number])
         oldest: dict[int, int] = {}
         for session, pid, number, queue, prefetch, single in connection.execute(

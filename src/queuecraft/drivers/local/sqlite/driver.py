@@ -146,15 +146,13 @@ class SqliteDriver(Driver):
         await self._tidy()
 
         def work(_: apsw.Connection) -> Topology:
-            known = self._catalogue.exchanges
+            exchanges = self._catalogue.exchanges
             places = self._catalogue.places.values()
             return Topology(
-                exchanges=tuple(known.known.values()),
+                exchanges=exchanges.all,
                 queues=tuple(self._catalogue.places),
                 bindings=tuple(
-                    (binding, place.queue.name)
-                    for bound in known.bindings.values()
-                    for binding, place in bound
+                    (binding, place.queue.name) for binding, place in exchanges.bindings
                 ),
                 consumers=tuple(each for place in places for each in place.consumers),
             )

@@ -2,6 +2,8 @@
 
 local REMEMBERED = 4096 -- routes kept; routing keys may be made of user data, so there is a bound
 
+local MANY = 64 -- bindings of an exchange that are not all looked at for every route
+
 local function split(text)
   local words = {}
   if text ~= '' then
@@ -58,6 +60,46 @@ local function headers_match(mode, binding, headers)
   return mode == 'all'
 end
 
+-- The bindings of an exchange that may want a routing key. Of many, nearly all name a key: those are
+-- kept by it in an index, and all others together. It holds as long as the routes do, among which it
+-- is marked. A server that is out of memory does without.
+local function candidates(kind, exchange, key)
+  local bound, index = base .. 'bound:' .. exchange, base .. 'index:' .. exchange
+  if (kind ~= 't' and kind ~= 'd') or redis.call('SCARD', bound) < MANY then
+    return redis.call('SMEMBERS', bound)
+  end
+  local mark = '\0\0' .. exchange
+  local found = redis.call('HMGET', index, '*', '=' .. key)
+  if found[1] and redis.call('HEXISTS', base .. 'routes', mark) == 1 then
+    local some = cmsgpack.unpack(found[1])
+    for _, member in ipairs(found[2] and cmsgpack.unpack(found[2]) or {}) do
+      some[#some + 1] = member
+    end
+    return some
+  end
+  local members, named, others = redis.call('SMEMBERS', bound), {}, {}
+  for _, member in ipairs(members) do
+    local pattern = cmsgpack.unpack(member)[2]
+    local some = others
+    if not pattern:find('[*#]') then
+      some = named[pattern] or {}
+      named[pattern] = some
+    end
+    some[#some + 1] = member
+  end
+  local kept = redis.pcall('HSET', index, '*', cmsgpack.pack(others))
+  if type(kept) == 'table' and kept.err then
+    return members
+  end
+  redis.call('DEL', index)
+  redis.call('HSET', index, '*', cmsgpack.pack(others))
+  for pattern, some in pairs(named) do
+    redis.call('HSET', index, '=' .. pattern, cmsgpack.pack(some))
+  end
+  redis.call('HSET', base .. 'routes', mark, '')
+  return members
+end
+
 -- Queues, each after the letter that says how it is kept, with zeros between; nil if the headers
 -- decide and were not given.
 local function route(where, headers)
@@ -76,7 +118,7 @@ local function route(where, headers)
   end
   local given = kind == 'h' and cmsgpack.unpack(headers)
   local found, seen = {}, {}
-  for _, packed in ipairs(redis.call('SMEMBERS', base .. 'bound:' .. exchange)) do
+  for _, packed in ipairs(candidates(kind, exchange, key)) do
     local binding = cmsgpack.unpack(packed)
     local queue, pattern, mode = binding[1], binding[2], binding[3]
     if
