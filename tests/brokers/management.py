@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import time
 import urllib.error
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 PATIENCE = 20.0
+DELETION = 300.0  # thousands of queues go one by one
 
 T = TypeVar("T")
 
@@ -40,7 +42,14 @@ class Management:
         # Not through a proxy the environment may name: it is on this machine.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
-    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        patience: float = PATIENCE,
+    ) -> Any:
         """One request; the decoded answer, None if it is empty."""
         request = urllib.request.Request(
             f"{self._root}/api/{path}",
@@ -52,7 +61,7 @@ class Management:
             },
         )
         try:
-            with self._opener.open(request, timeout=PATIENCE) as answer:
+            with self._opener.open(request, timeout=patience) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
             with error:
@@ -71,7 +80,15 @@ class Management:
 
     def delete_vhost(self, url: str) -> None:
         """Remove a virtual host, its queues and connections with it."""
-        self.call("DELETE", f"vhosts/{quoted(vhost_of(url))}")
+        name = vhost_of(url)
+        deadline = time.monotonic() + DELETION
+        try:
+            self.call("DELETE", f"vhosts/{quoted(name)}", patience=DELETION)
+        except http.client.RemoteDisconnected:  # after a minute; the broker goes on with it
+            while name in self.vhosts():
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(1.0)
 
     def vhosts(self) -> list[str]:
         """The names of all virtual hosts."""

@@ -10,11 +10,14 @@ import sys
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
+from typing import Final
 
 from queuecraft import PublishError, QueueCraft, QueueError
 from tests.faults.child import Options, run, watch
 from tests.faults.job import TEMPERS, Hands, Job, job, worker_of
 from tests.faults.page import Page
+
+EBB: Final = 0.05  # seconds between looks for it
 
 
 class PublisherOptions(Options, kw_only=True):
@@ -38,11 +41,15 @@ class Publisher:
         self._options = options
         self._page = page
         self._numbers = count()
+        self._ebb = Path(options.folder, "ebb")
 
     async def publish(self) -> None:
-        """Publish jobs, one or one batch after the other."""
+        """Publish jobs, one or one batch after the other; none while there is a file `ebb`."""
         options = self._options
         while not self.stopped:
+            if self._ebb.exists():
+                await asyncio.sleep(EBB)
+                continue
             jobs = [self._next() for _ in range(max(1, options.batch))]
             if options.jobs is not None and int(jobs[-1].id.split("-")[1]) >= options.jobs:
                 return

@@ -163,6 +163,14 @@ class Scene:
         """Let the jobs of a process go on that wait."""
         (self.folder / f"gate-{process.pid}").touch()
 
+    def ebb(self, low: bool) -> None:
+        """Let publishers wait, or go on."""
+        mark = self.folder / "ebb"
+        if low:
+            mark.touch()
+        else:
+            mark.unlink(missing_ok=True)
+
     # -- waiting -------------------------------------------------------------------------------
 
     async def until(self, condition: Callable[[], object], what: str) -> None:

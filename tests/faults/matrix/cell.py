@@ -17,7 +17,7 @@ import msgspec
 from queuecraft import Filter
 from tests.faults import page
 from tests.faults.account import Account
-from tests.faults.job import QUEUE, Job
+from tests.faults.job import LAST_ATTEMPT, QUEUE, Job
 from tests.faults.matrix.brokers import Place, Row
 from tests.faults.matrix.faults import Fault
 from tests.faults.matrix.result import Result
@@ -45,6 +45,9 @@ class Notes:
         self.counts: Counter[page.What] = Counter()
         self._ready: dict[int, int] = {}  # when, by process id
         self.handled: list[Line] = []
+        self.unsettled: set[str] = set()
+        """Jobs that were published, and neither handled nor failed for the last time."""
+        self._settled: set[str] = set()  # before they were seen to be published
 
     def look(self) -> None:
         for each in self._folder.glob("*.page"):
@@ -65,8 +68,20 @@ class Notes:
         self.counts[line.what] += 1
         if line.what == "ready":
             self._ready[line.pid] = line.at
+        elif line.what == "published":
+            if line.id not in self._settled:
+                self.unsettled.add(line.id)
         elif line.what == "handled":
             self.handled.append(line)
+            self._settle(line.id)
+        elif line.what == "failed" and line.attempt >= LAST_ATTEMPT:
+            self._settle(line.id)
+
+    def _settle(self, id: str) -> None:
+        if id in self.unsettled:
+            self.unsettled.discard(id)
+        else:
+            self._settled.add(id)
 
 
 class Cell:

@@ -56,10 +56,10 @@ async def every(
 
 def table(outcomes: Sequence[Outcome]) -> Table:
     """What came of it."""
-    numbers = ("troubles", "stored", "lost", "twice", "dead")
+    numbers = ("troubles", "waiting", "stored", "lost", "twice", "dead")
     shown = Table("broker", *numbers, "MiB", "files", "threads", show_lines=True)
     for each in outcomes:
-        row = [ROWS[each.broker].name, f"{each.troubles:,}"]
+        row = [ROWS[each.broker].name, f"{each.troubles:,}", f"{each.waiting:,}"]
         if (told := each.tally) is not None:
             counts = (told.acknowledged, len(told.lost), told.twice, told.dead)
             row += [f"{count:,}" for count in counts]
@@ -68,7 +68,10 @@ def table(outcomes: Sequence[Outcome]) -> Table:
             row.append("\n".join(f"{g.before.descriptors} → {g.after.descriptors}" for g in grown))
             row.append("\n".join(f"{g.before.threads} → {g.after.threads}" for g in grown))
         shown.add_row(*row)
-    shown.caption = "The first line is of a publisher, the second of a worker, never restarted."
+    shown.caption = (
+        "Waiting: the most at any time. The first line is of a publisher, the second of a worker, "
+        "never restarted."
+    )
     return shown
 
 

@@ -27,6 +27,8 @@ from tests.faults.soak.vitals import Growth, Vitals
 BEAT: Final = 4.0  # seconds from one trouble to the next
 LOOK: Final = 0.5
 FROZEN: Final = 1.0
+HIGH: Final = 1_000  # messages that wait, from which on publishers wait too
+LOW: Final = 200  # until there are so few: what grows is to be a leak, and not what was fetched
 PATIENCE: Final = 60.0  # seconds without a message handled until the rest counts as stuck
 
 Trouble = Callable[[Cell], Awaitable[None]]
@@ -38,6 +40,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     broker: str
     seconds: float
     troubles: int = 0
+    waiting: int = 0
+    """Messages, at the most."""
     tally: Tally | None = None
     growth: Sequence[Growth] = ()
     left: Sequence[str] = ()
@@ -147,7 +151,7 @@ async def _soak(
                 "worker": cell.worker(prefetch=20),
             }
             await cell.ready(*cell.workers, *cell.publishers, *observed.values())
-            troubles, growth = await _live(cell, observed, began + seconds, hear)
+            troubles, waiting, growth = await _live(cell, observed, began + seconds, hear)
             cell.publishers.append(observed["publisher"])
             cell.workers.append(observed["worker"])
             left = await _ended(cell)
@@ -161,6 +165,7 @@ async def _soak(
         broker=row.key,
         seconds=time.monotonic() - began,
         troubles=troubles,
+        waiting=waiting,
         tally=tally,
         growth=growth,
         left=left,
@@ -195,13 +200,20 @@ def _counted(folder: Path) -> Tally:
 
 async def _live(
     cell: Cell, observed: Mapping[str, Process], end: float, hear: Callable[[float], None]
-) -> tuple[int, list[Growth]]:
-    """One trouble after another until the end, and a look at the observed all the time."""
+) -> tuple[int, int, list[Growth]]:
+    """One trouble after another until the end, and a look at the observed all the time. How many
+    troubles, the most messages that waited, and how the observed have grown."""
     looks: dict[str, list[Vitals]] = {name: [] for name in observed}
-    start = time.monotonic()
+    start, most = time.monotonic(), 0
 
     async def look() -> None:
+        nonlocal most
         while True:
+            cell.notes.look()
+            waiting = len(cell.notes.unsettled)
+            most = max(most, waiting)
+            if waiting > HIGH or waiting < LOW:
+                cell.scene.ebb(waiting > HIGH)
             for name, process in observed.items():
                 try:
                     looks[name].append(Vitals.of(process.pid))
@@ -224,4 +236,5 @@ async def _live(
     finally:
         if not looking.cancel():
             looking.result()  # which says what went wrong
-    return troubles, [Growth.of(name, each) for name, each in looks.items()]
+        cell.scene.ebb(low=False)
+    return troubles, most, [Growth.of(name, each) for name, each in looks.items()]
