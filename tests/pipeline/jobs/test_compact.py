@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -104,6 +108,26 @@ def test_what_was_compacted_is_new_to_a_lake_that_starts_over(tmp_path: Path) ->
     shutil.rmtree(lake.checkpoints)
     planned = expire(None, lake, older_than=86_400, dry_run=True, now=at(hours=48))
     assert (planned.segments, planned.kept) == (0, 3)
+    assert [path.name for path in segments(lake)] == ["a.parquet", "b.parquet", "c.parquet"]
+
+
+def test_starting_over_goes_on_where_it_was_killed(tmp_path: Path) -> None:
+    lake = Lake.at(tmp_path)
+    for name in ("~a", "~b", "~c"):
+        write_rows(lake, business(2), name=name)
+    child = (
+        "import sys; from queuecraft.pipeline.lake import Lake; "
+        "from queuecraft.pipeline.jobs.anew import begin_anew; begin_anew(Lake.at(sys.argv[1]))"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", child, str(tmp_path)],
+        env={**os.environ, "QUEUECRAFT_FAILPOINT": "anew.after_rename"},
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert [path.name for path in segments(lake)] == ["a.parquet", "~b.parquet", "~c.parquet"]
+    with alone(lake):
+        assert len(new_segments(lake)) == 3
     assert [path.name for path in segments(lake)] == ["a.parquet", "b.parquet", "c.parquet"]
 
 

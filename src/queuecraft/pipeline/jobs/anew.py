@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from queuecraft.failpoints import failpoint
 from queuecraft.pipeline.jobs.stream import COMPACTED, checkpoint
 from queuecraft.pipeline.lake import Lake
 from queuecraft.pipeline.segments import new_place, sync
@@ -21,6 +22,7 @@ def begin_anew(lake: Lake) -> None:
             name = new_place("compacted").name
         taken.add(name)
         path.rename(path.with_name(name))
+        failpoint("anew.after_rename")
     # Before the stream begins: a name that a power cut brings back would be passed over then.
     for folder in {path.parent for path in compacted}:
         sync(folder)
