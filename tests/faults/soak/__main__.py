@@ -19,6 +19,7 @@ from tests.faults.nursery import Nursery
 from tests.faults.soak.course import Outcome, soak
 
 MINUTES = 30.0
+WIDE = 120
 
 
 async def one(
@@ -87,6 +88,8 @@ def main(
 ) -> None:
     """Load, kill, cut and freeze for a long time; nothing may be lost, and nothing may grow."""
     console = Console(stderr=json)
+    if not console.is_terminal:  # a log has room for the table
+        console.width = WIDE
     kinds = those(broker, ROWS, "--broker")
     try:
         outcomes = asyncio.run(every(kinds, 60 * minutes, console, keep))
