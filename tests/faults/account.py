@@ -72,11 +72,11 @@ class Account:
     def copies(self) -> int:
         """How many messages there were too many, at least. Where a retry is sent before its message
         is acked, each may be there twice, and a copy that fails has duplicates of all its runs."""
-        redriven = self._redriven
+        redriven, anew = self._redriven, self._begun_anew
         runs = Counter(
             (line.id, line.at > redriven, line.attempt)
             for line in self.lines
-            if line.what == "started"
+            if line.what == "started" and line not in anew
         )
         copies: Counter[str] = Counter()
         for (id, _, _), count in runs.items():
@@ -90,6 +90,22 @@ class Account:
             f"{self.count('dead')} dead letters, {len(self.deaths)} deaths, "
             f"{self.count('cut')} cuts, {len(self.duplicates)} duplicates"
         )
+
+    @property
+    def _begun_anew(self) -> list[Line]:
+        """Runs of an attempt that has failed in a worker which was stopped before its retry: where
+        order is kept, a retry waits in its worker, and who comes after it knows of no failures."""
+        stopping: set[int] = set()
+        failed: dict[tuple[str, int], int] = {}
+        anew: list[Line] = []
+        for line in self.lines:
+            if line.what == "stopping":
+                stopping.add(line.victim)
+            elif line.what == "failed":
+                failed[line.id, line.attempt] = line.pid
+            elif line.what == "started" and failed.get((line.id, line.attempt)) in stopping:
+                anew.append(line)
+        return anew
 
     @property
     def _redriven(self) -> int:
@@ -150,6 +166,7 @@ class Account:
         handled: set[str] = set()
         redriven = 0
         ended: dict[str, int] = {}
+        anew = self._begun_anew
         for line in self.lines:
             if line.what == "redriving":
                 redriven = line.at
@@ -164,7 +181,8 @@ class Account:
                     made[line.id].clear()
                     failed[line.id].clear()
                     del ended[line.id]
-                again = line.id in handled or line.attempt in made[line.id]
+                made_before = line.attempt in made[line.id] and line not in anew
+                again = line.id in handled or made_before
                 yield line, again, set(failed[line.id])
                 made[line.id].add(line.attempt)
 

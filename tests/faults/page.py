@@ -22,6 +22,7 @@ What: TypeAlias = Literal[
     "rejoined",  # and found again
     "killing",  # the test is about to kill `victim`: until now it lived
     "died",  # `victim` was found dead, by its own hand
+    "stopping",  # the test is about to stop `victim`, which keeps the order of keys
     "freezing",  # the test is about to stop `victim` for a while
     "dead",  # seen in the dead-letter queue
     "redriving",  # from now on dead letters are sent back, with a clean slate of attempts

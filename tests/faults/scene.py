@@ -124,6 +124,8 @@ class Scene:
     async def stop(self, *processes: Process) -> None:
         """End them as a deployment does."""
         for process in processes:
+            if process.program == "ordered":
+                self.page.write("stopping", victim=process.pid)
             process.send(signal.SIGTERM)
         await self.ended(*processes)
 

@@ -231,3 +231,19 @@ def test_where_moves_are_not_atomic_more_copies_than_allowed_are_too_many() -> N
     story = Story().published("a").run("a").killed(1, allowed=1).run("a", pid=2).run("a", pid=3)
     with pytest.raises(AssertionError, match="2 duplicates, at most 1 allowed"):
         Account(story.lines, atomic_moves=False).check(EMPTY)
+
+
+def test_what_failed_in_an_ordered_worker_that_stops_begins_anew_elsewhere() -> None:
+    story = Story().published(temper="fails once").failed(pid=1).then("stopping", victim=1)
+    story.failed(pid=2).run(attempt=2, pid=2).check()
+    assert Account(story.lines, atomic_moves=False).copies == 0
+
+
+def test_what_failed_in_a_worker_that_goes_on_does_not() -> None:
+    story = Story().published(temper="fails once").failed(pid=1).then("stopping", victim=3)
+    story.failed(pid=2).run(attempt=2, pid=2).wrong("1 duplicates, at most 0 allowed: a attempt 1")
+
+
+def test_what_was_handled_in_a_worker_that_stops_is_not_to_be_handled_again() -> None:
+    story = Story().published().run(pid=1).then("stopping", victim=1).run(pid=2)
+    story.wrong("1 duplicates, at most 0 allowed: a attempt 1")
