@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from tests.brokers.kafka import Kafka
+from tests.faults.process import Process
 from tests.faults.scene import Scene
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(150)]
@@ -22,6 +24,10 @@ async def busy_again(scene: Scene) -> None:
     await scene.until(lambda: scene.account().count("handled") >= enough, "they go on")
 
 
+def has_rejoined(scene: Scene, process: Process, times: int) -> bool:
+    return len(scene.account().by(process.pid, "rejoined")) >= times
+
+
 async def test_a_broker_killed_under_load_and_started_again_has_lost_nothing(
     scene: Scene, kafka: Kafka
 ) -> None:
@@ -31,7 +37,9 @@ async def test_a_broker_killed_under_load_and_started_again_has_lost_nothing(
         scene.worker(concurrency=2, prefetch=20, constants=IN_TENS),
     ]
     living = [scene.publisher(), *workers]
-    for _ in range(2):
+    for deaths in range(2):
+        for each in living:  # or it is still away when the broker dies again, and notices one death
+            await scene.until(partial(has_rejoined, scene, each, deaths), f"{each} is back")
         await busy_again(scene)
         await scene.look_away()
         for worker in workers:  # what it was just moving on comes on top of what it held
