@@ -26,7 +26,7 @@ from tests.brokers.installation import Unavailable
 BROKERS = ("file", "rabbitmq", "redis-lists", "kafka")
 BY_NAME = {axis.name: axis for axis in AXES}
 RESULTS = Path("benchmarks/results/scaling.json")
-LIMIT = 180.0  # seconds for one point
+LIMIT = 360.0  # seconds for one point
 
 
 def measure(
