@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from os import urandom
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -14,8 +14,8 @@ from queuecraft.clock import Clock
 from queuecraft.drivers.base import Accepted, Driver, Outgoing, Receipt, Unknown
 from queuecraft.failpoints import failpoint
 from queuecraft.model.envelope import Delivery as Delivered
-from queuecraft.model.errors import ConnectionLost, QueueError, Unroutable
-from queuecraft.model.queue import DeadLetterTarget, Queue
+from queuecraft.model.errors import ConnectionLost, PublishError, QueueError, Unroutable
+from queuecraft.model.queue import DeadLetterTarget, Exchange, Queue
 from queuecraft.runtime.connection import Connection
 from queuecraft.runtime.facts import DelayedDelivered, DelayedRefused, Facts
 from queuecraft.runtime.successor import dead_letter_of
@@ -25,6 +25,9 @@ HOLD: Final = 30.0  # seconds a mover may take before another tries the same mes
 NOWHERE: Final = "delayed"  # where an event that never was delivered is said to have failed
 DEAD: Final = Queue[object]("delayed.dlq")
 OVERDUE: Final = "overdue"
+
+Refusals: TypeAlias = dict[Exchange | None, QueueError]
+"""Why some exchanges cannot be made."""
 
 
 class Delivery:
@@ -65,7 +68,9 @@ class Delivery:
                     moved = [await self._dropped(store, each, which.now) for each in moved]
         else:
             await self._connection.ready(patient=False)  # nothing is taken in vain
-            moved = await self._transfer(store, which, lambda waiting: waiting.message)
+            moved = await self._transfer(
+                store, which, lambda waiting: waiting.message, prepare=True
+            )
         self._tell(moved)
         return moved
 
@@ -73,7 +78,7 @@ class Delivery:
         """Keep messages as dead letters."""
         await self._connection.ready(patient=False)
         await self._connection.declare(DEAD)
-        return await self._transfer(store, which, self._dead_letter)
+        return await self._transfer(store, which, self._dead_letter, prepare=False)
 
     async def drop(self, store: DelayedStore, which: Which) -> Sequence[Moved]:
         """Forget messages for good."""
@@ -86,33 +91,45 @@ class Delivery:
     # -- in two steps --------------------------------------------------------------------------
 
     async def _transfer(
-        self, store: DelayedStore, which: Which, made: Callable[[Waiting], Outgoing]
+        self,
+        store: DelayedStore,
+        which: Which,
+        made: Callable[[Waiting], Outgoing],
+        *,
+        prepare: bool,
     ) -> Sequence[Moved]:
         taken = await store.take(which, urandom(8).hex(), which.now + HOLD)
         if not taken:
             return ()
         failpoint("delayed.after_take")
         try:
-            await self._prepare(taken)
+            refusals = await self._prepare(taken) if prepare else {}
             await self._at_work.acquire()
         except BaseException:  # also when we are stopped while the broker is away
             await self._put_back(store, taken)
             raise
         try:
-            return await self._settle(store, taken, [made(each) for each in taken])
+            return await self._settle(store, taken, made, refusals)
         finally:
             self._at_work.release()
 
     async def _settle(
-        self, store: DelayedStore, taken: Sequence[Waiting], messages: Sequence[Outgoing]
+        self,
+        store: DelayedStore,
+        taken: Sequence[Waiting],
+        made: Callable[[Waiting], Outgoing],
+        refusals: Refusals,
     ) -> Sequence[Moved]:
+        fit = [each for each in taken if each.exchange not in refusals]
         try:
-            errors = await self._send(messages)
+            errors = await self._send([made(each) for each in fit]) if fit else ()
         except QueueError:  # nothing was attempted
             await self._put_back(store, taken)
             raise
         failpoint("delayed.after_send")
-        moved = [Moved(each, error) for each, error in zip(taken, errors, strict=True)]
+        unfit = [each for each in taken if each.exchange in refusals]
+        moved = [Moved(each, refusals[each.exchange]) for each in unfit]
+        moved += [Moved(each, error) for each, error in zip(fit, errors, strict=True)]
         if delivered := [each.waiting for each in moved if each.error is None]:
             await store.forget(delivered)
         failpoint("delayed.after_forget")
@@ -124,11 +141,22 @@ class Delivery:
         with suppress(QueueError):  # then the hold lapses
             await asyncio.shield(store.put_back(taken, now=self._clock.now(), failed=False))
 
-    async def _prepare(self, taken: Sequence[Waiting]) -> None:
-        exchanges = {each.exchange.name: each.exchange for each in taken if each.exchange}
-        for exchange in exchanges.values():
-            if not self._connection.prepared(exchange):
+    async def _prepare(self, taken: Sequence[Waiting]) -> Refusals:
+        """Make the exchanges, as far as that can be done."""
+        errors: Refusals = {}
+        for exchange in dict.fromkeys(each.exchange for each in taken):
+            if exchange is None or self._connection.prepared(exchange):
+                continue
+            try:
                 await self._connection.prepare(exchange)
+            except ConnectionLost:
+                raise
+            except QueueError as error:  # that is the matter of its own messages alone
+                errors[exchange] = error
+            except Exception as error:
+                text = f"exchange {exchange.name!r} cannot be made: {error!r}"
+                errors[exchange] = PublishError(text, operation="delayed")
+        return errors
 
     async def _send(self, messages: Sequence[Outgoing]) -> Sequence[QueueError | None]:
         driver = self._connection.current
