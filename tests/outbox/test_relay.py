@@ -333,6 +333,57 @@ async def test_an_exchange_that_cannot_be_made_fails_its_messages_alone(
         assert len(outbox.refused(shop)) == 2
 
 
+async def test_an_exchange_that_the_driver_fails_at_is_kept_aside_with_its_messages_alone(
+    database: str, qc: QueueCraft, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare = MemoryDriver.prepare
+
+    async def preparing(self: MemoryDriver, exchanges: Sequence[Exchange]) -> None:
+        if any(each.arguments for each in exchanges):
+            raise OverflowError("int too big to convert")
+        await prepare(self, exchanges)
+
+    monkeypatch.setattr(MemoryDriver, "prepare", preparing)
+    commit(database, number, 1, 2, exchange=Exchange("odd", arguments={"x": 2**63}))
+    commit(database, number, 3)
+
+    async with asyncio.timeout(10):
+        await outbox.relay(qc, database, once=True)
+
+    assert await found(qc) == [3]
+    with connected(database) as shop:
+        first, second = (each.error for each in outbox.refused(shop))
+    assert first == second
+    assert "exchange 'odd' cannot be made: OverflowError" in first
+
+
+async def test_a_message_that_the_driver_fails_at_holds_back_its_key_alone(
+    database: str, qc: QueueCraft, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = MemoryDriver.send
+
+    async def sending(
+        self: MemoryDriver, messages: Sequence[Outgoing], *, atomic: bool = False
+    ) -> Sequence[Receipt]:
+        if any(message.id == bad for message in messages):
+            raise OverflowError("int too big to convert")
+        return await send(self, messages, atomic=atomic)
+
+    monkeypatch.setattr(MemoryDriver, "send", sending)
+    (bad,) = commit(database, number, 1, key="a")
+    commit(database, number, 2, key="a")
+    commit(database, number, 3, 4)
+
+    async with asyncio.timeout(10):
+        await outbox.relay(qc, database, once=True, retry=SOON)
+
+    assert await found(qc) == [3, 4, 2]
+    with connected(database) as shop:
+        (refused,) = outbox.refused(shop)
+    assert refused.id == bad
+    assert "OverflowError" in refused.error
+
+
 async def test_a_relay_does_not_give_up_when_the_connection_does(
     database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

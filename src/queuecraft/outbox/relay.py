@@ -241,13 +241,14 @@ class Relay:
         except ConnectionLost as error:
             self._connection.lost(driver, error)
             return [Unknown(error) for _ in messages]
-        except QueueError as error:  # refused as a whole: one by one, it shows who is to blame
-            if len(messages) == 1:
+        except Exception as error:  # refused as a whole: one by one, it shows who is to blame
+            if len(messages) > 1:
+                return [(await self._answers([each]))[0] for each in messages]
+            if isinstance(error, QueueError):
                 return [Rejected(error)]
-            return [(await self._answers([each]))[0] for each in messages]
-        except Exception as error:  # it should not raise this: who knows what it did
+            # Who knows what it did; if it is the message, it must not fly for ever.
             self._log.exception("outbox: the driver failed")
-            return [Unknown(QueueError(repr(error))) for _ in messages]
+            return [Rejected(QueueError(f"the driver failed: {error!r}"))]
         for receipt in receipts:
             if not isinstance(receipt, Accepted) and isinstance(receipt.error, ConnectionLost):
                 self._connection.lost(driver, receipt.error)
@@ -286,6 +287,10 @@ class Relay:
                     raise
                 except QueueError as error:
                     errors[exchange] = error
+                except Exception as error:  # the driver cannot even ask for it
+                    errors[exchange] = ConfigError(
+                        f"exchange {exchange.name!r} cannot be made: {error!r}"
+                    )
             if (why := errors[exchange]) is not None:
                 failed[row.position] = why
         return failed
