@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 
 from queuecraft import ConnectionLost, PublishError, QueueCraft, QueueError
+from queuecraft.drivers.base import Outgoing, Receipt
 from queuecraft.drivers.local.memory import MemoryDriver
 from queuecraft.model.delayed import DelayedSettings
 from queuecraft.stores.base import Added, DelayedStore, Waiting
@@ -78,6 +79,27 @@ async def test_a_batch_refused_as_a_whole_is_tried_one_by_one(
     result = await qc.delayed.cleanup()
     assert (result.cleaned, result.refused) == (2, 1)
     assert await waiting(qc) == ["m-1"]
+
+
+async def test_one_that_the_driver_fails_at_does_not_hold_up_the_others(
+    qc: QueueCraft, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = MemoryDriver.send
+
+    async def sending(
+        self: MemoryDriver, messages: Sequence[Outgoing], *, atomic: bool = False
+    ) -> Sequence[Receipt]:
+        if any(each.id == "m-2" for each in messages):
+            raise OverflowError("int too big to convert")
+        return await send(self, messages, atomic=atomic)
+
+    monkeypatch.setattr(MemoryDriver, "send", sending)
+    await add(qc, "m-1", "m-2", "m-3")
+    async with qc.delayed.running():
+        await clock.advance(1)
+        assert await ids(qc) == ["m-1", "m-3"]
+        (found,) = await qc.delayed.list()
+        assert (found.id, found.failures) == ("m-2", 1)
 
 
 async def test_stopping_waits_for_what_is_on_its_way(

@@ -167,10 +167,13 @@ class Delivery:
         except ConnectionLost as error:
             self._connection.lost(driver, error)
             raise
-        except QueueError as error:  # refused as a whole: one by one, it shows who is to blame
-            if len(messages) == 1:
+        except Exception as error:  # refused as a whole: one by one, it shows who is to blame
+            if len(messages) > 1:
+                return [(await self._send([each]))[0] for each in messages]
+            if isinstance(error, QueueError):
                 return [error]
-            return [(await self._send([each]))[0] for each in messages]
+            text = f"the driver failed: {error!r}"
+            return [PublishError(text, outcome="unknown", operation="delayed")]
         return [self._error(driver, each) for each in receipts]
 
     def _error(self, driver: Driver, receipt: Receipt) -> QueueError | None:
