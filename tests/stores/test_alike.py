@@ -67,6 +67,15 @@ def settles(at: int, how: str, now: float) -> Deed:
     return deed
 
 
+def renews(at: int, until: float) -> Deed:
+    async def deed(actor: Actor) -> Any:
+        if not actor.taken:
+            return None
+        return _seen(await actor.store.renew(actor.taken[at % len(actor.taken)], until))
+
+    return deed
+
+
 def cancels(name: str, now: float) -> Deed:
     return lambda actor: actor.store.cancel(name, now)
 
@@ -97,6 +106,7 @@ DEEDS = st.one_of(
     st.builds(adds, NAMES, TIMES, st.integers(1, 6), st.binary(max_size=3)),
     st.builds(takes, WHICH, HOLDS),
     st.builds(settles, st.integers(0, 3), st.sampled_from(["forget", "back", "fail"]), TIMES),
+    st.builds(renews, st.integers(0, 3), TIMES),
     st.builds(cancels, NAMES, TIMES),
     st.builds(pages, st.integers(1, 4), TIMES, NAMES),
     st.builds(

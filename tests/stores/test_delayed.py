@@ -206,6 +206,19 @@ async def test_a_message_can_be_cancelled_until_somebody_holds_it(store: Delayed
     assert await listed(store) == []
 
 
+async def test_a_hold_can_be_renewed_as_long_as_nobody_else_has_come(store: DelayedStore) -> None:
+    await fill(store, "m-1", "m-2", "m-3", "m-4")
+    taken = await store.take(Which(NOW, 4), "a", NOW + 30)
+    await store.forget(taken[:1])
+    assert ids(await store.renew(taken, NOW + 50)) == ["m-2", "m-3", "m-4"]
+    assert not await store.cancel("m-2", NOW + 49)
+    assert await store.cancel("m-2", NOW + 50)
+    await store.take(Which(NOW + 50, 1), "b", NOW + 90)
+    assert ids(await store.renew(taken, NOW + 80)) == ["m-4"]  # though it had lapsed
+    assert not await store.take(Which(NOW + 79, 4), "c", NOW + 99)
+    assert await store.renew(taken[:3], NOW + 99) == []
+
+
 @pytest.mark.parametrize("limit", [1, 3, 7, 100])
 async def test_pages_follow_one_another_without_gap_or_overlap(
     store: DelayedStore, limit: int

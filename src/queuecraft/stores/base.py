@@ -126,6 +126,14 @@ class DelayedStore(ABC):
     async def take(self, which: Which, hold: str, until: float) -> Sequence[Waiting]:
         """Hold messages, those due first in front; nobody else gets them until then."""
 
+    async def renew(self, taken: Sequence[Waiting], until: float) -> Sequence[Waiting]:
+        """Hold messages for longer. Returns those that nobody else has taken or cancelled since,
+        even if their hold had lapsed.
+
+        A store that cannot do so leaves it at this: none of them is held for longer.
+        """
+        return ()
+
     @abstractmethod
     async def forget(self, taken: Sequence[Waiting]) -> int:
         """They are delivered. Returns how many were still held by whoever took them."""

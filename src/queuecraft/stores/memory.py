@@ -68,6 +68,12 @@ class MemoryDelayedStore(DelayedStore):
             taken.append(held)
         return sorted(taken, key=lambda each: each.cursor)
 
+    async def renew(self, taken: Sequence[Waiting], until: float) -> Sequence[Waiting]:
+        ours = [each for each in taken if self._holds(each)]
+        for each in ours:
+            self._put(each.message.id, until)
+        return ours
+
     async def forget(self, taken: Sequence[Waiting]) -> int:
         ours = [each for each in taken if self._holds(each)]
         for each in ours:

@@ -97,9 +97,12 @@ class RedisDelayedStore(DelayedStore):
     async def take(self, which: Which, hold: str, until: float) -> Sequence[Waiting]:
         return _read(await self._run(scripts.TAKE, *_chosen(which), hold, repr(until)))
 
+    async def renew(self, taken: Sequence[Waiting], until: float) -> Sequence[Waiting]:
+        ours = await self._run(scripts.RENEW, repr(until), *_holds(taken))
+        return [each for each, held in zip(taken, ours, strict=True) if held]
+
     async def forget(self, taken: Sequence[Waiting]) -> int:
-        pairs = [text for each in taken for text in (each.message.id, each.hold)]
-        return int(await self._run(scripts.FORGET, *pairs))
+        return int(await self._run(scripts.FORGET, *_holds(taken)))
 
     async def put_back(self, taken: Sequence[Waiting], *, now: float, failed: bool) -> None:
         arguments: list[Argument] = []
@@ -205,6 +208,11 @@ def _chosen(which: Which) -> tuple[Argument, ...]:
     due_by = "" if which.due_by is None else repr(which.due_by)
     due, id = which.after
     return repr(which.now), which.limit, due_by, repr(due), id
+
+
+def _holds(taken: Sequence[Waiting]) -> list[Argument]:
+    """Messages and who holds them, as scripts are told."""
+    return [text for each in taken for text in (each.message.id, each.hold)]
 
 
 def _read(rows: Iterable[Any]) -> list[Waiting]:

@@ -114,6 +114,19 @@ return found
 """
 )
 
+RENEW: Final = (
+    PRELUDE
+    + """
+local ours = {}
+for i = 2, #ARGV, 2 do
+  local is_ours = redis.call('HGET', held, ARGV[i]) == ARGV[i + 1]
+  if is_ours then redis.call('ZADD', next_at, ARGV[1], ARGV[i]) end
+  ours[#ours + 1] = is_ours and 1 or 0
+end
+return ours
+"""
+)
+
 FORGET: Final = (
     PRELUDE
     + """

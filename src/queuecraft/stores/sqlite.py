@@ -138,6 +138,20 @@ class SqliteDelayedStore(DelayedStore):
 
         return await self._write("delayed.take", work)
 
+    async def renew(self, taken: Sequence[Waiting], until: float) -> Sequence[Waiting]:
+        def work(connection: apsw.Connection) -> list[Waiting]:
+            ours: list[Waiting] = []
+            for each in taken:
+                connection.execute(
+                    "UPDATE shelf SET next = ? WHERE id = ? AND hold = ?",
+                    (until, each.message.id, each.hold),
+                )
+                if connection.changes() > 0:
+                    ours.append(each)
+            return ours
+
+        return await self._write("delayed.renew", work)
+
     async def forget(self, taken: Sequence[Waiting]) -> int:
         def work(connection: apsw.Connection) -> int:
             before = connection.total_changes()

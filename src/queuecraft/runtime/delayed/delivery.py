@@ -21,7 +21,8 @@ from queuecraft.runtime.facts import DelayedDelivered, DelayedRefused, Facts
 from queuecraft.runtime.successor import dead_letter_of
 from queuecraft.stores.base import DelayedStore, Moved, OneStepStore, Waiting, Which
 
-HOLD: Final = 30.0  # seconds a mover may take before another tries the same messages
+HOLD: Final = 30.0  # seconds without a sign of a mover until another tries the same messages
+RENEW: Final = 10.0  # seconds after which it gives one
 NOWHERE: Final = "delayed"  # where an event that never was delivered is said to have failed
 DEAD: Final = Queue[object]("delayed.dlq")
 OVERDUE: Final = "overdue"
@@ -83,7 +84,7 @@ class Delivery:
     async def drop(self, store: DelayedStore, which: Which) -> Sequence[Moved]:
         """Forget messages for good."""
         async with self._at_work:
-            taken = await store.take(which, urandom(8).hex(), which.now + HOLD)
+            taken = await store.take(which, urandom(8).hex(), self._clock.now() + HOLD)
             if taken:
                 await store.forget(taken)
         return [Moved(each) for each in taken]
@@ -98,20 +99,54 @@ class Delivery:
         *,
         prepare: bool,
     ) -> Sequence[Moved]:
-        taken = await store.take(which, urandom(8).hex(), which.now + HOLD)
-        if not taken:
-            return ()
-        failpoint("delayed.after_take")
-        try:
-            refusals = await self._prepare(taken) if prepare else {}
-            await self._at_work.acquire()
-        except BaseException:  # also when we are stopped while the broker is away
+        while True:
+            now = self._clock.now()
+            taken = await store.take(which, urandom(8).hex(), now + HOLD)
+            if not taken:
+                return ()
+            failpoint("delayed.after_take")
+            try:
+                refusals = await self._prepare(taken) if prepare else {}
+                await self._at_work.acquire()
+            except BaseException:  # also when we are stopped while the broker is away
+                await self._put_back(store, taken)
+                raise
+            try:
+                if held := await self._still_held(store, taken, now):
+                    return await self._settle(store, held, made, refusals)
+            finally:
+                self._at_work.release()
             await self._put_back(store, taken)
-            raise
+            which = msgspec.structs.replace(which, now=self._clock.now())
+
+    async def _still_held(
+        self, store: DelayedStore, taken: Sequence[Waiting], since: float
+    ) -> Sequence[Waiting]:
+        """What may be sent: after a long wait another may have taken some, or cancelled them."""
+        while taken and self._clock.now() > since + RENEW:
+            since = self._clock.now()
+            taken = await store.renew(taken, since + HOLD)
+        return taken
+
+    @asynccontextmanager
+    async def _held_on(self, store: DelayedStore, taken: Sequence[Waiting]) -> AsyncGenerator[None]:
+        """Nobody else gets the messages while the block runs, however long the broker takes."""
+
+        async def renew() -> None:
+            while True:
+                await self._clock.sleep(RENEW)
+                try:
+                    await store.renew(taken, self._clock.now() + HOLD)
+                except Exception as error:  # the next time it may go well
+                    text = "delayed messages on their way cannot be held for longer: %s"
+                    self._facts.log.warning(text, error)
+
+        renewing = asyncio.get_running_loop().create_task(renew())
         try:
-            return await self._settle(store, taken, made, refusals)
+            yield
         finally:
-            self._at_work.release()
+            renewing.cancel()
+            await asyncio.wait([renewing])
 
     async def _settle(
         self,
@@ -122,7 +157,8 @@ class Delivery:
     ) -> Sequence[Moved]:
         fit = [each for each in taken if each.exchange not in refusals]
         try:
-            errors = await self._send([made(each) for each in fit]) if fit else ()
+            async with self._held_on(store, taken):
+                errors = await self._send([made(each) for each in fit]) if fit else ()
         except QueueError:  # nothing was attempted
             await self._put_back(store, taken)
             raise
