@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,14 @@ from queuecraft import NoRetry, QueueCraft, failpoints
 from queuecraft.admin import UnknownQueue
 from queuecraft.drivers.base import Outgoing, Queue
 from queuecraft.model.errors import ConfigError, ConnectionLost, QueueError
+from queuecraft.model.types import HeaderValue
 from queuecraft.pipeline import capture as capturing
 from queuecraft.pipeline.archive import outgoing_of
 from queuecraft.pipeline.capture import Captured, capture
 from queuecraft.pipeline.lake import Lake
+from queuecraft.pipeline.replay.ledger import Ledger
+from queuecraft.pipeline.replay.plan import Plan
+from queuecraft.pipeline.replay.question import Question
 from queuecraft.testing import FaultyDriver
 from queuecraft.testing.failpoints import failing
 from tests.pipeline.segments import files, ids, rows
@@ -42,6 +47,11 @@ async def qc(driver: FaultyDriver) -> AsyncIterator[QueueCraft]:
 async def publish(qc: QueueCraft, *numbers: int, event: str = "order.placed") -> None:
     for n in numbers:
         await qc.publish(event, {"n": n}, message_id=f"m-{n}")
+
+
+def plan(lake: Lake, id: str) -> None:
+    """A replay that this lake has planned."""
+    Ledger(lake.replays / id).keep(Plan(id=id, question=Question(), planned_at=datetime.now(UTC)))
 
 
 async def ready(qc: QueueCraft, queue: str = "tap") -> list[str]:
@@ -115,9 +125,10 @@ async def test_what_is_captured_can_be_sent_again(qc: QueueCraft, lake: Lake) ->
 
 
 @pytest.mark.parametrize("asked", [{"replayed": True}, {"force": True}], ids=str)
-async def test_what_was_replayed_is_archived_again_only_if_asked_for(
+async def test_what_this_lake_replayed_is_archived_again_only_if_asked_for(
     qc: QueueCraft, driver: FaultyDriver, lake: Lake, asked: dict[str, Any]
 ) -> None:
+    plan(lake, "r-1")
     again = Outgoing(b"{}", "m-1", queue="tap", headers={"x-replay-id": "r-1"})
     await driver.send([again])
     await publish(qc, 2)
@@ -129,6 +140,29 @@ async def test_what_was_replayed_is_archived_again_only_if_asked_for(
     await driver.send([again])
     assert (await capture(qc, "tap", lake, once=True, **asked)).rows == 1
     assert [row["replay_id"] for row in rows(lake) if row["message_id"] == "m-1"] == ["r-1"]
+
+
+@pytest.mark.parametrize(
+    "told",
+    ["r-2", "../replays/r-1", "", 7, b"r-1"],
+    ids=["unknown", "path", "none", "int", "bytes"],
+)
+async def test_what_only_says_that_it_was_replayed_is_archived(
+    qc: QueueCraft, driver: FaultyDriver, lake: Lake, told: HeaderValue
+) -> None:
+    plan(lake, "r-1")
+    await driver.send([Outgoing(b"{}", "m-1", queue="tap", headers={"x-replay-id": told})])
+    assert await capture(qc, "tap", lake, once=True) == Captured(rows=1, segments=1, size=2)
+    (row,) = rows(lake)
+    assert outgoing_of(row).headers == {"x-replay-id": told}
+
+
+async def test_a_replay_whose_plan_is_not_complete_has_sent_nothing(
+    qc: QueueCraft, driver: FaultyDriver, lake: Lake
+) -> None:
+    (lake.replays / "r-1").mkdir(parents=True)
+    await driver.send([Outgoing(b"{}", "m-1", queue="tap", headers={"x-replay-id": "r-1"})])
+    assert (await capture(qc, "tap", lake, once=True)).rows == 1
 
 
 async def test_an_empty_queue_makes_no_segment(qc: QueueCraft, lake: Lake) -> None:

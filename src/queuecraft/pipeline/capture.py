@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from queuecraft.app import QueueCraft
@@ -33,6 +34,7 @@ MOST: Final = 65_535  # messages that RabbitMQ gives out before it is told of an
 BYTES: Final = 64 << 20  # of payloads in one segment
 AT_ONCE: Final = 1000  # messages received, and acknowledged, in one call
 IDLE: Final = 30.0  # seconds one receive waits; only a bound, a message wakes it
+REPLAYS: Final = 100  # that are remembered, known or not
 EMPTY: Final = 0.25  # seconds without a message after which a queue may be empty
 LINGER: Final = 5.0  # seconds in which a consumer that has died is still counted, at most
 GROUP_LINGER: Final = 15.0  # the same where a group waits for its dead: Kafka, by its defaults
@@ -78,8 +80,8 @@ async def capture(
     would be taken away from its workers; one of dead letters would be emptied. Both are a
     `QueueError`, unless `force` is given.
 
-    A message that was replayed is in the lake already: a tap lets it pass, unless `replayed` asks
-    for it. Where `force` was needed everything is kept, since it is nowhere else.
+    A message that this lake has replayed is in it already: a tap lets it pass, unless `replayed`
+    asks for it. Where `force` was needed everything is kept, since it is nowhere else.
 
     >>> from tempfile import TemporaryDirectory
     >>> async def main(folder: str) -> Captured:
@@ -208,6 +210,7 @@ class _Run:
         self._rows = rows
         self._seconds = seconds
         self._replayed = replayed
+        self._has_replay = lru_cache(REPLAYS)(partial(_has_replay, lake))
         self._stop = stop
         self._progress = progress
 
@@ -271,7 +274,7 @@ class _Run:
             await _undisturbed(self._store(batch))
 
     async def _store(self, batch: Sequence[Delivery]) -> None:
-        kept = [each for each in batch if self._replayed or REPLAY_ID not in each.sent.headers]
+        kept = await asyncio.to_thread(self._missing, batch)
         size = sum(len(each.sent.body) for each in kept)
         if kept:
             failpoint("capture.before_segment")
@@ -289,9 +292,31 @@ class _Run:
         await self._tap.ack(batch)
         failpoint("capture.after_ack")
 
+    def _missing(self, batch: Sequence[Delivery]) -> Sequence[Delivery]:
+        """All but what this lake has sent again. Anyone may write the header: what another lake
+        has sent is not in this one."""
+        if self._replayed:
+            return batch
+        return [each for each in batch if not self._sent_from_here(each)]
+
+    def _sent_from_here(self, delivery: Delivery) -> bool:
+        replay_id = delivery.sent.headers.get(REPLAY_ID)
+        return isinstance(replay_id, str) and self._has_replay(replay_id)
+
     def _write(self, batch: Sequence[Delivery]) -> None:
         now = self._clock.now()
         write_segment(self._lake, archived(batch, now), place=new_place("captured", now))
+
+
+def _has_replay(lake: Lake, replay_id: str) -> bool:
+    """Whether a lake has planned this replay."""
+    from queuecraft.pipeline.replay.ledger import Ledger
+
+    try:
+        Ledger.of(lake, replay_id)
+    except ConfigError:
+        return False
+    return True
 
 
 def _check_keeps(traits: Traits, settings: Settings, *, force: bool) -> None:
