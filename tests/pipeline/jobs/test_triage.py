@@ -132,6 +132,57 @@ def test_messages_that_succeeded_after_they_died_have_recovered(
     assert (troubles["new"].recovered, troubles["new"].open) == (0, 2)
 
 
+@pytest.mark.parametrize("scope", [Scope(), Scope(since=at(0))], ids=str)
+def test_each_death_of_a_message_that_succeeded_in_the_end_is_made_good(
+    spark: SparkSession, tmp_path: Path, scope: Scope
+) -> None:
+    lake = Lake.at(tmp_path)
+    write(lake, DEAD_LETTERS, [group("bug", 4, 1, 6, "m-2", "m-1")])
+    write(
+        lake,
+        EVENTS,
+        [
+            died("m-1", 1, "bug"),
+            died("m-1", 2, "bug", replay_id="r-1"),
+            delivered("m-1", 3, "succeeded", replay_id="r-2"),
+            died("m-2", 4, "bug"),
+            delivered("m-2", 5, "succeeded", replay_id="r-3"),
+            died("m-2", 6, "bug", replay_id="r-4"),  # a replay of what was well
+        ],
+    )
+    (bug,) = triage(spark, lake, scope).troubles
+    assert (bug.group.count, bug.recovered, bug.open) == (4, 3, 1)
+
+
+def test_what_recovered_before_a_time_hides_nothing_that_is_open_since(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = Lake.at(tmp_path)
+    long_ago = [died(f"m-{n}", n, "bug") for n in range(5)]
+    healed = [delivered(f"m-{n}", 20, "succeeded", replay_id="r-1") for n in range(5)]
+    write(lake, EVENTS, [*long_ago, *healed, died("m-8", 11, "bug"), died("m-9", 12, "bug")])
+    write(lake, EVENTS, [delivered("m-9", 30, "succeeded", replay_id="r-2")])
+    (bug,) = triage(spark, lake, Scope(since=at(10), until=at(15))).troubles
+    assert (bug.group.count, bug.recovered, bug.open) == (2, 1, 1)
+
+
+def test_a_dead_letter_that_only_a_capture_has_seen_recovers_too(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = Lake.at(tmp_path)
+    letter = died("m-1", 1, "bug", headers={"x-original-queue": "billing"})
+    write(
+        lake,
+        EVENTS,
+        [
+            {**letter, "kind": "captured", "outcome": None, "queue": "billing.dlq"},
+            delivered("m-1", 2, "succeeded", replay_id="r-1"),
+        ],
+    )
+    (bug,) = triage(spark, lake, Scope(since=at(0))).troubles
+    assert (bug.group.queue, bug.group.count, bug.open) == ("billing", 1, 0)
+
+
 def test_a_time_is_counted_by_its_events(spark: SparkSession, lake: Lake) -> None:
     found = triage(spark, lake, Scope(since=at(2), until=at(5)), limit=1)
     (newest,) = found.troubles
@@ -143,4 +194,7 @@ def test_a_time_is_counted_by_its_events(spark: SparkSession, lake: Lake) -> Non
 
 
 def test_a_lake_without_dead_letters_has_no_trouble(spark: SparkSession, tmp_path: Path) -> None:
-    assert triage(spark, Lake.at(tmp_path)).troubles == ()
+    lake = Lake.at(tmp_path)
+    assert triage(spark, lake).troubles == ()
+    (lake.tables / EVENTS.name).mkdir(parents=True)  # all of it has expired
+    assert triage(spark, lake, Scope(since=at(0))).troubles == ()

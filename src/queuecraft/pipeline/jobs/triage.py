@@ -46,7 +46,7 @@ class Trouble:
 
     group: FailureGroup
     recovered: int
-    """Messages of it that succeeded later, after they were sent back."""
+    """Those of them whose message succeeded later, after it was sent back."""
     example: Example | None
     """None if nothing of its messages was archived."""
 
@@ -79,9 +79,13 @@ def triage(
         events = table(spark, lake, EVENTS)
         ids = sorted({each for group in found for each in group.message_ids})
         examples = {row["message_id"]: _example(row) for row in archived(events, ids).collect()}
+        letters = groups.letters(spark, lake, scope).where(
+            f.col("fingerprint").isin([group.fingerprint for group in found])
+        )
+        since = events.where(Scope(since=scope.since).at("at"))
         healed = {
             (row["fingerprint"], row["queue"], row["event"]): row["count"]
-            for row in recovered(events, [group.fingerprint for group in found]).collect()
+            for row in recovered(letters, since).collect()
         }
     troubles = (
         Trouble(
@@ -111,18 +115,23 @@ def archived(events: DataFrame, ids: list[str]) -> DataFrame:
     )
 
 
-def recovered(events: DataFrame, fingerprints: list[str]) -> DataFrame:
-    """How many messages of each group succeeded in the same queue after they were dead-lettered."""
-    delivered = events.where(f.col("kind") == "delivered")
-    dead = delivered.where(
-        (f.col("outcome") == "dead-lettered") & f.col("fingerprint").isin(fingerprints)
-    ).select("fingerprint", "queue", "event", "message_id", f.col("at").alias("died"))
-    well = delivered.where(f.col("outcome") == "succeeded").select("queue", "message_id", "at")
+def recovered(letters: DataFrame, events: DataFrame) -> DataFrame:
+    """How many dead letters of each group are of a message that succeeded in the same queue after
+    that."""
+    well = events.where("kind = 'delivered' AND outcome = 'succeeded'").select(
+        f.col("queue").alias("well_in"),
+        f.col("message_id").alias("well_id"),
+        f.col("at").alias("well_at"),
+    )
+    later = (
+        (f.col("queue") == f.col("well_in"))
+        & (f.col("message_id") == f.col("well_id"))
+        & (f.col("at") < f.col("well_at"))
+    )
     return (
-        dead.join(well, ["queue", "message_id"])
-        .where(f.col("at") > f.col("died"))
+        letters.join(well, later, "left_semi")
         .groupBy("fingerprint", "queue", "event")
-        .agg(f.count_distinct("message_id").alias("count"))
+        .agg(f.count("*").alias("count"))
     )
 
 

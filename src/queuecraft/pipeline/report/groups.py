@@ -10,8 +10,9 @@ from pyspark.sql import functions as f
 from queuecraft.pipeline.report.figures import FailureGroup, moment
 from queuecraft.pipeline.report.tables import table
 from queuecraft.pipeline.schemas import DEAD_LETTERS, EVENTS
-from queuecraft.pipeline.transforms import dead_letters as transforms
+from queuecraft.pipeline.transforms.dead_letters import dead_letters as grouped
 from queuecraft.pipeline.transforms.deaths import deaths
+from queuecraft.pipeline.transforms.deaths import letters as found
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -24,9 +25,13 @@ def dead_letters(spark: SparkSession, lake: Lake, scope: Scope) -> DataFrame:
     """The groups in this scope, as `schemas.DEAD_LETTERS` has them. A part of the time is counted
     from the events, as the table has only sums."""
     if scope.timed:
-        events = table(spark, lake, EVENTS).where(scope.at("at"))
-        return scope.about(transforms.dead_letters(deaths(events)))
+        return scope.about(grouped(deaths(_events(spark, lake, scope))))
     return scope.about(table(spark, lake, DEAD_LETTERS))
+
+
+def letters(spark: SparkSession, lake: Lake, scope: Scope) -> DataFrame:
+    """The dead letters that the groups in this scope count, a row for each."""
+    return scope.about(found(_events(spark, lake, scope)))
 
 
 def collected(groups: DataFrame, order: Column, most: int) -> tuple[FailureGroup, ...]:
@@ -38,6 +43,11 @@ def collected(groups: DataFrame, order: Column, most: int) -> tuple[FailureGroup
         .collect()
     )
     return tuple(_group(row) for row in rows)
+
+
+def _events(spark: SparkSession, lake: Lake, scope: Scope) -> DataFrame:
+    """What happened in this time, with the hour of birth, by which the table counts too."""
+    return table(spark, lake, EVENTS, by_hours=True).where(scope.at("at"))
 
 
 def _group(row: Row) -> FailureGroup:

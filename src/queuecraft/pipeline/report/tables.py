@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from queuecraft.model.errors import QueueError
+from queuecraft.pipeline.jobs.tables import schema_by_hours
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -15,20 +16,22 @@ if TYPE_CHECKING:
     from queuecraft.pipeline.schemas import Table
 
 
-def table(spark: SparkSession, lake: Lake, table: Table) -> DataFrame:
-    """A table with the columns it should have, empty if nothing was written yet."""
+def table(spark: SparkSession, lake: Lake, table: Table, *, by_hours: bool = False) -> DataFrame:
+    """A table with the columns it should have, empty if nothing was written yet. `by_hours` gives
+    the `date` and `hour` of its folders as well."""
     from pyspark.errors import AnalysisException
 
+    schema = schema_by_hours(table) if by_hours else table.spark
     place = (lake.tables / table.name).absolute()  # where Spark runs, here is elsewhere
     try:
         # Columns that a newer lake or its partitions add are left out.
-        found = spark.read.schema(table.spark).parquet(str(place)).select(*table.names)
+        found = spark.read.schema(schema).parquet(str(place)).select(*schema.names)
         _ = found.schema  # Spark Connect looks only when it is asked
         return found
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND" or place.is_dir():  # here, and not there
             raise
-        return spark.createDataFrame([], table.spark)
+        return spark.createDataFrame([], schema)
 
 
 @contextmanager

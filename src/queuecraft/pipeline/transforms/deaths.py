@@ -24,12 +24,12 @@ LETTER: Final = (
 )
 
 
-def deaths(events: DataFrame) -> DataFrame:
+def letters(events: DataFrame) -> DataFrame:
     """Messages that were dead-lettered, or captured as dead letters: each counts once in the queue
-    that failed it."""
+    that failed it, and once more when it was sent back and failed again."""
     born = birth_in(events)
     captured = f.col("kind") == "captured"
-    letters = (
+    found = (
         events.where(
             ((f.col("kind") == "delivered") & (f.col("outcome") == "dead-lettered"))
             | (captured & f.coalesce("error_type", "reason").isNotNull())
@@ -61,11 +61,17 @@ def deaths(events: DataFrame) -> DataFrame:
         .where("_rank = 1")
         .drop("_rank", "captured")
     )
-    extra = "".join(f", {name} {letters.schema[name].dataType.simpleString()}" for name in born)
-    named = letters.mapInArrow(_named, LETTER + extra)
+    extra = "".join(f", {name} {found.schema[name].dataType.simpleString()}" for name in born)
+    return found.mapInArrow(_named, LETTER + extra)
+
+
+def deaths(events: DataFrame) -> DataFrame:
+    """The dead letters by cause, queue and event."""
+    born = birth_in(events)
     newest = f.struct("at", "message_id")
     return (
-        named.groupBy("fingerprint", "queue", "event", *born)
+        letters(events)
+        .groupBy("fingerprint", "queue", "event", *born)
         .agg(
             *(f.max_by(name, newest).alias(name) for name in ("reason", "error_type", "error")),
             f.count("*").alias("count"),
