@@ -12,7 +12,8 @@ import typer
 
 from queuecraft.cli.cluster import Master, Remote, session
 from queuecraft.cli.duration import seconds
-from queuecraft.cli.output import AsJson, say, say_json
+from queuecraft.cli.exits import sentence
+from queuecraft.cli.output import AsJson, note, say, say_json
 from queuecraft.cli.progress import progress
 from queuecraft.model.errors import ConfigError
 
@@ -36,19 +37,31 @@ def ingest(
     as_json: AsJson = False,
 ) -> None:
     """Bring the tables of a lake up to date with what the journal and captures have written. Goes
-    on until Ctrl-C, or ends with --once. It may be killed at any time: the next one goes on.
+    on until Ctrl-C, also when another job keeps it waiting, or ends with --once. It may be killed
+    at any time: the next one goes on.
 
     Example: queuecraft lake ingest ./lake --once
     """
+    from queuecraft.pipeline.jobs.errors import NotNow
     from queuecraft.pipeline.lake import Lake
 
     if not path.is_dir():
         raise ConfigError(f"there is no lake at {str(path)!r}; is the path right?")
     spark, lake = session(master, remote), Lake.at(path.absolute())
+    told: str | None = None
     while True:
-        done = _ingest(spark, lake)
-        if once or done.segments or as_json:
-            _tell(done, path, as_json=as_json)
+        try:
+            done = _ingest(spark, lake)
+        except NotNow as error:
+            if once:
+                raise
+            if (text := sentence(error)) != told:  # it may last for many rounds
+                note(f"{text}; trying again every {every:g} s", as_json=as_json)
+            told = text
+        else:
+            told = None
+            if once or done.segments or as_json:
+                _tell(done, path, as_json=as_json)
         if once:
             return
         sys.stdout.flush()
@@ -64,10 +77,10 @@ def _ingest(spark: SparkSession, lake: Lake) -> Ingested:
 
     with progress("ingest") as draw:
 
-        def note(step: Step) -> None:
+        def show(step: Step) -> None:
             draw(step.done, step.total or None)
 
-        return work(spark, lake, progress=note)
+        return work(spark, lake, progress=show)
 
 
 def _tell(done: Ingested, path: Path, *, as_json: bool) -> None:

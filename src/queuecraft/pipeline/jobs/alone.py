@@ -7,8 +7,9 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from queuecraft.model.errors import ConfigError, QueueError
+from queuecraft.model.errors import ConfigError
 from queuecraft.pipeline.jobs.anew import begin_anew
+from queuecraft.pipeline.jobs.errors import NotNow
 from queuecraft.pipeline.jobs.swap import finish_swaps
 from queuecraft.pipeline.lake import Lake
 
@@ -19,7 +20,7 @@ def alone(lake: Lake) -> Generator[Lake]:
     died has left half done; one whose checkpoints were removed is made to start over. The lake it
     gives is the same, by a path that holds in every folder: a Spark Connect server has its own.
 
-    Raises `ConfigError` if there is no lake, `QueueError` if another job is at work.
+    Raises `ConfigError` if there is no lake, `NotNow` if another job is at work.
     """
     if not lake.root.is_dir():
         raise ConfigError(f"there is no lake at {lake.root}; is the path right?")
@@ -29,7 +30,7 @@ def alone(lake: Lake) -> Generator[Lake]:
         try:
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise QueueError(
+            raise NotNow(
                 f"another job is at work on the lake at {lake.root}; wait until it has ended"
             ) from None
         finish_swaps(lake)

@@ -63,8 +63,8 @@ def ingest(
     that are new into bronze, and make silver and gold anew for the hours they touch.
 
     It can be killed at any time; the next one goes on where it ended. Raises `ConfigError` if
-    there is no lake, and `QueueError` if another job is at work on it or a segment cannot be read
-    for a reason that is not in the file.
+    there is no lake, and `NotNow`, a `QueueError`, if another job is at work on it or a segment
+    cannot be read for a reason that is not in the file.
     """
     tell = progress or (lambda step: None)
     with alone(lake) as lake:

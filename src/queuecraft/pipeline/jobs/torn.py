@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from queuecraft.failpoints import failpoint
-from queuecraft.model.errors import QueueError
 from queuecraft.observers.journal.row import Row
 from queuecraft.pipeline.columns import batch_of
+from queuecraft.pipeline.jobs.errors import NotNow
 from queuecraft.pipeline.schemas import SEGMENTS
 from queuecraft.pipeline.segments import sync
 from queuecraft.pipeline.transforms.problem import TORN
@@ -34,7 +34,7 @@ def put_torn_aside(segments: Iterable[Path], *, thoroughly: bool = False) -> Ins
     read stands from then on a segment with one row that says so; the file itself is kept beside
     it, as `.NAME.torn`.
 
-    Raises `QueueError` if the machine cannot read one, which says nothing about the file.
+    Raises `NotNow` if the machine cannot read one, which says nothing about the file.
     """
     rows = 0
     torn: list[Path] = []
@@ -46,7 +46,7 @@ def put_torn_aside(segments: Iterable[Path], *, thoroughly: bool = False) -> Ins
             return (segment, 0, None)
         except (pa.ArrowException, OSError, ValueError) as error:
             if _of_the_machine(error):
-                raise QueueError(
+                raise NotNow(
                     f"{segment} cannot be read now: {error}. It stays as it is: mend that and "
                     "ingest again, or move the file out of the lake to go on without it"
                 ) from error
