@@ -166,6 +166,39 @@ async def test_around_handlers_messages_wait_and_no_failure_is_counted() -> None
         assert qc.get_metrics().messages_failed == 1
 
 
+@pytest.mark.parametrize(
+    "middleware",
+    [
+        Breaker(failure_threshold=1, reset_timeout=30).handling,
+        OutageGuard(minimum=1, probe_every=30),
+    ],
+    ids=["breaker", "guard"],
+)
+async def test_what_cannot_be_handled_stays_in_the_queue(middleware: Any) -> None:
+    bank = Bank()
+    async with stage(retry=Retry(initial_delay=1)) as (qc, clock):
+        worker = qc.worker("numbers", concurrency=2, prefetch=10, middleware=[middleware])
+        paid: list[int] = []
+
+        @worker.on(number)
+        async def handle(n: int) -> None:
+            await bank.charge()
+            paid.append(n)
+
+        await worker.declare()
+        await qc.publish_many(number, range(100))
+        await worker.start()
+        for _ in range(5):
+            await clock.advance(5)
+            info = await qc.admin.inspect("numbers")
+            assert info.in_flight == 10
+            assert info.delayed in (0, 1)  # the retry of the one that opened it
+            assert info.ready == 90 - info.delayed
+        bank.up = True
+        await clock.advance(600)
+        assert sorted(paid) == list(range(100))
+
+
 async def test_an_open_breaker_refuses_publishes_until_the_broker_is_back() -> None:
     clock = FakeClock()
     driver = FaultyDriver(MemoryDriver(clock))

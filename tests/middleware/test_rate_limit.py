@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -165,22 +166,75 @@ def test_many_buckets_are_not_looked_through_for_each_of_them(
     assert looked < 5000
 
 
-async def test_slower_than_a_message_may_be_held_it_waits_in_the_queue() -> None:
+@pytest.mark.parametrize("per", ["all", "queue"])
+@pytest.mark.parametrize("ordering", ["none", "key"])
+async def test_a_backlog_stays_in_the_queue_and_comes_in_its_order_at_the_rate(
+    per: Any, ordering: Any
+) -> None:
     async with stage() as (qc, clock):
-        seen: list[int] = []
-        worker = qc.worker("numbers", middleware=[RateLimit(0.1)])
+        seen: list[tuple[int, float]] = []
+        limit = RateLimit(2, per=per)
+        worker = qc.worker("numbers", prefetch=30, ordering=ordering, middleware=[limit])
 
         @worker.on(number)
         async def handle(n: int) -> None:
-            seen.append(n)
+            seen.append((n, round(clock.monotonic(), 3)))
+
+        await worker.declare()
+        await qc.publish_many(number, range(200))
+        await worker.start()
+        for done in (1, 7, 13, 19, 25, 31, 37, 43):
+            await clock.settle()
+            info = await qc.admin.inspect("numbers")
+            assert (info.in_flight, info.delayed, info.ready) == (30, 0, 170 - done)
+            assert len(vars(limit)["_promised"]) <= 30
+            await clock.advance(3)
+        assert seen == [(n, n / 2) for n in range(49)]
+
+
+async def test_slower_than_a_message_may_be_held_at_once_it_holds_back_the_queue() -> None:
+    async with stage() as (qc, clock):
+        times: list[tuple[int, float]] = []
+        worker = qc.worker("numbers", prefetch=10, middleware=[RateLimit(0.1)])
+
+        @worker.on(number)
+        async def handle(n: int) -> None:
+            times.append((n, round(clock.monotonic(), 3)))
 
         await worker.start()
         await qc.publish_many(number, range(3))
         await clock.settle()
-        assert len(seen) == 1
-        assert (await qc.admin.inspect("numbers")).delayed == 2
+        assert len(times) == 1
+        assert (await qc.admin.inspect("numbers")).delayed == 0
         await clock.advance(21)
-        assert sorted(seen) == [0, 1, 2]
+        assert times == [(0, 0), (1, 10), (2, 20)]
+
+
+async def test_a_key_with_a_backlog_waits_at_the_broker_and_holds_up_no_other() -> None:
+    async with stage() as (qc, clock):
+        seen: list[tuple[str | None, float]] = []
+        limit = RateLimit(1, per="key")
+        worker = qc.worker("numbers", concurrency=1, prefetch=10, middleware=[limit])
+
+        @worker.on(number)
+        async def handle(n: int, message: Message) -> None:
+            seen.append((message.key, clock.monotonic()))
+
+        await worker.declare()
+        for _ in range(60):
+            await qc.publish(number, 1, key="many")
+        await qc.publish(number, 1, key="one")
+        await worker.start()
+        await clock.settle()
+        assert seen == [("many", 0), ("one", 0)]
+        assert len(vars(limit)["_promised"]) <= 10
+        await clock.advance(120)
+        times = [at for key, at in seen if key == "many"]
+        assert len(times) == 60
+        assert all(after - before >= 0.999 for before, after in pairwise(times))
+        assert times[-1] < 70
+        assert qc.get_metrics().messages_postponed < 3 * 60
+        assert vars(limit)["_promised"] == {}
 
 
 @pytest.mark.parametrize(

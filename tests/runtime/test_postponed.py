@@ -15,7 +15,7 @@ from queuecraft.drivers.local.memory import MemoryDriver
 from queuecraft.drivers.local.subscription import MemorySubscription
 from queuecraft.facts import MessagePostponed
 from queuecraft.model.outcome import Postponed
-from queuecraft.runtime import lanes
+from queuecraft.runtime import consumer, lanes
 from queuecraft.runtime.lanes import Lanes
 from queuecraft.testing import FakeClock
 
@@ -96,6 +96,27 @@ async def test_for_long_it_waits_in_the_queue_and_not_with_the_worker() -> None:
         await clock.advance(601)
         assert seen == [1, 1]
         assert qc.get_metrics().messages_retried == 0
+
+
+async def test_one_that_waits_here_again_and_again_is_not_held_for_good() -> None:
+    seen: list[int] = []
+    async with app() as (qc, clock):
+        worker = qc.worker("numbers", concurrency=1)
+
+        @worker.on(number)
+        async def handle(n: int, message: Message) -> None:
+            seen.append(message.attempt)
+            raise Postponed(5)
+
+        await worker.start()
+        await qc.publish(number, 1)
+        await clock.advance(consumer.HELD)
+        assert (await qc.admin.inspect("numbers")).in_flight == 1
+        await clock.advance(6)
+        assert (await qc.admin.inspect("numbers")).delayed == 1
+        await clock.advance(5)
+        assert (await qc.admin.inspect("numbers")).in_flight == 1
+        assert set(seen) == {1}
 
 
 async def test_order_by_key_is_kept() -> None:

@@ -16,7 +16,7 @@ from queuecraft.model.errors import (
     QueueFull,
 )
 from queuecraft.model.message import Message
-from queuecraft.model.outcome import Postponed
+from queuecraft.model.outcome import Postponed, held_back
 from queuecraft.model.policy import is_number, is_whole
 from queuecraft.runtime.connection import Connection
 from queuecraft.runtime.engine import Engine
@@ -168,6 +168,7 @@ class Breaker:
 
     def handling(self, handle: Handle) -> Handle:
         """Middleware around handlers: while it is open, messages wait, and no failure is counted.
+        The worker holds as many as it may, and leaves the rest in the queue.
 
         >>> from queuecraft import QueueCraft
         >>> QueueCraft().use(Breaker("bank").handling)
@@ -177,7 +178,7 @@ class Breaker:
             try:
                 self.enter()
             except CircuitOpen as error:
-                raise Postponed(self.wait or 1.0, str(error)) from None
+                raise held_back(self.wait or 1.0, str(error)) from None
             try:
                 result = await handle(message)
             except BaseException as error:

@@ -9,7 +9,7 @@ from typing import Any
 
 from queuecraft.model.errors import ConfigError
 from queuecraft.model.message import Message
-from queuecraft.model.outcome import Postponed, UnreadablePayload
+from queuecraft.model.outcome import Postponed, UnreadablePayload, held_back
 from queuecraft.model.policy import is_number
 from queuecraft.runtime.engine import Engine
 from queuecraft.runtime.facts import CircuitChanged, CircuitState, Facts
@@ -99,7 +99,7 @@ class OutageGuard:
         now = self._now()
         # A handler may never end. That is not to be the end of all others.
         if due > now or (self._probe is not None and self._probe_until > now):
-            raise Postponed(
+            raise held_back(
                 max(due - now, self._every / 10), f"{self.name}: nothing is handled now"
             )
         self._probe, self._probe_until = object(), now + self._window
@@ -113,7 +113,7 @@ class OutageGuard:
 
     def _later(self, error: Exception) -> Postponed:
         assert self._next_probe is not None
-        return Postponed(
+        return held_back(
             self._next_probe - self._now(), f"{self.name}: {type(error).__name__}: {error}"
         )
 

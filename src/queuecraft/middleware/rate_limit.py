@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from queuecraft.model.errors import ConfigError
 from queuecraft.model.message import Message
-from queuecraft.model.outcome import Postponed
+from queuecraft.model.outcome import WAITS_HERE, Postponed, held_back
 from queuecraft.model.policy import is_number, is_whole
 from queuecraft.runtime.engine import Engine
 from queuecraft.runtime.handler import Handle
@@ -23,7 +23,9 @@ class RateLimit:
     function of the message says.
 
     A message whose turn has not come waits without a runner. It keeps its place: when it comes
-    again it goes through. The limit is that of one process.
+    again it goes through. The worker holds as many as it may, and leaves the rest in the queue;
+    only what a key, or a function, keeps waiting for long waits at the broker, as the others have
+    turns of their own. The limit is that of one process.
 
     >>> from queuecraft import QueueCraft
     >>> QueueCraft().use(RateLimit(50, burst=10, per="key"))
@@ -45,6 +47,7 @@ class RateLimit:
         self._interval = 1 / max_per_second
         self._ahead = (burst - 1) * self._interval
         self._name = per if callable(per) else _NAMES[per]
+        self._apart = self._name not in (_NAMES["all"], _NAMES["queue"])  # many in one queue
         self._now: Callable[[], float] = monotonic
         self._buckets: dict[str, Bucket] = {}
         # When a message that waits has its turn; an event has one id in all its queues.
@@ -62,7 +65,7 @@ class RateLimit:
         def limited(message: Message[Any]) -> Awaitable[object]:
             wait = self.wait(message)
             if wait > 0:
-                raise Postponed(wait, "rate limit")
+                raise (Postponed if self._apart else held_back)(wait, "rate limit")
             return handle(message)
 
         if self._name is not _NAMES["all"]:
@@ -83,7 +86,7 @@ class RateLimit:
 
     def wait(self, message: Message[Any]) -> float:
         """Seconds until the message has its turn, which is kept for it from now on; 0: it is now,
-        and taken."""
+        and taken. One that would hold up others for long is only told when to ask again."""
         now, place = self._now(), (message.queue, message.id)
         if self._promised and (due := self._promised.get(place)) is not None:
             if due > now + 1e-6:  # woken early by a clock that rounds
@@ -98,6 +101,12 @@ class RateLimit:
                 self._many_buckets = max(REMEMBERED, 2 * len(self._buckets))
             bucket = self._buckets[name] = Bucket(full)
         due = max(bucket.next, full)
+        if self._apart and due > now + WAITS_HERE:
+            # It is not held here, so nothing may be kept for it. It comes back at the rate that
+            # others go, and not together with all that wait.
+            due = max(due, bucket.later)
+            bucket.later = due + self._interval
+            return due - now
         bucket.next = due + self._interval
         if due <= now:
             return 0.0
@@ -110,12 +119,12 @@ class RateLimit:
 
 
 class Bucket:
-    """When its next token is made."""
+    """When its next token is made, and when the next may ask for one that waits elsewhere."""
 
-    __slots__ = ("next",)
+    __slots__ = ("later", "next")
 
     def __init__(self, made: float) -> None:
-        self.next = made
+        self.next = self.later = made
 
 
 _NAMES: dict[str, Callable[[Message[Any]], str]] = {

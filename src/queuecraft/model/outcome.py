@@ -20,6 +20,8 @@ NO_HANDLER: Final = "no-handler"
 INVALID_PAYLOAD: Final = "invalid-payload"
 POSTPONED: Final = "postponed"
 
+WAITS_HERE: Final = 5.0  # seconds a worker holds a message only to wait; longer is for the broker
+
 
 class Postponed(Exception):
     """Raised by a handler, or by what is around it: not now, but in so many seconds. No failure is
@@ -35,6 +37,16 @@ class Postponed(Exception):
         self.seconds = max(0.0, seconds)
         self.reason = reason
         super().__init__(f"for {self.seconds:g} s" + (f": {reason}" if reason else ""))
+
+
+def held_back(seconds: float, reason: str) -> Postponed:
+    """The same where all that is behind a message would have to wait as well: it stays with its
+    worker and asks again, so that the worker is full and the rest stays in the queue.
+
+    >>> held_back(30, "the bank is closed").seconds
+    5.0
+    """
+    return Postponed(min(seconds, WAITS_HERE), reason)
 
 
 class UnreadablePayload(PayloadError):

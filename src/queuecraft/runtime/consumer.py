@@ -10,7 +10,15 @@ from typing import Any
 from queuecraft.clock import Clock
 from queuecraft.drivers.base import ConnectionLost, Delivery, Queue
 from queuecraft.model.errors import QueueError
-from queuecraft.model.outcome import POSTPONED, Acked, Outcome, Postponed, PutOff, Retried
+from queuecraft.model.outcome import (
+    POSTPONED,
+    WAITS_HERE,
+    Acked,
+    Outcome,
+    Postponed,
+    PutOff,
+    Retried,
+)
 from queuecraft.model.policy import Policy
 from queuecraft.model.printable import printable
 from queuecraft.runtime.admission import Admission
@@ -30,7 +38,7 @@ from queuecraft.runtime.settle import Settler, failures
 from queuecraft.runtime.slot import Slot
 from queuecraft.runtime.tally import Tally
 
-WAITS_HERE = 5.0  # seconds that a message may be held only to wait; longer it waits at the broker
+HELD = 1200.0  # seconds it may wait here again and again: RabbitMQ takes back after 1800
 ALONE_WITHIN = 30.0  # seconds a message waits for its neighbours to end; one may never do so
 
 
@@ -359,7 +367,9 @@ class Consumer:
             self._comes_again(delivery, follows=False)
             intake.returning()  # should it be resumed at once, what is behind must not come first
             _ = self.errands.start(self._return(settler, [delivery]))
-        elif intake.lanes is None and asked.seconds > WAITS_HERE:
+        elif intake.lanes is None and (
+            asked.seconds > WAITS_HERE or intake.waited(delivery) > HELD
+        ):
             failed = self.attempt(delivery) - 1
             settler.settle(delivery, PutOff(asked.seconds, POSTPONED), failed)
         else:

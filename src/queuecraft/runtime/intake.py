@@ -71,6 +71,7 @@ class Intake:
         self._interrupted = False
         # Those that are to come again later, and when; where order is kept, lanes know it too.
         self._waiting: dict[Delivery, tuple[Timer, float]] = {}
+        self._since: dict[Delivery, float] = {}  # when those first waited that may wait again
         self._overdue: list[Delivery] = []  # of those, which one that runs alone holds up
         self._not_before: dict[str, float] = {}  # when those are due that were given back
         self._returning = 0
@@ -178,9 +179,17 @@ class Intake:
 
     def wait(self, delivery: Delivery, due: float) -> None:
         """Let a delivery run again when it is due; where order is kept, its key waits for it."""
-        left = due - self._clock.monotonic()
-        timer = self._clock.call_later(left, partial(self._again, delivery))
+        now = self._clock.monotonic()
+        timer = self._clock.call_later(due - now, partial(self._again, delivery))
         self._waiting[delivery] = (timer, due)
+        self._since.setdefault(delivery, now)
+        if len(self._since) > 2 * self._prefetch:  # most of them are handled by now
+            self._since = {each: self._since[each] for each in self._waiting}
+
+    def waited(self, delivery: Delivery) -> float:
+        """Seconds since a delivery was first let wait; 0 if it never was."""
+        now = self._clock.monotonic()
+        return now - self._since.get(delivery, now)
 
     def take_back(self, running: Iterable[Delivery]) -> list[Delivery]:
         """Everything that no handler has begun on. Nothing is received until it is `returned`:
@@ -381,6 +390,7 @@ class Intake:
                 known[delivery.sent.id] = due
         self._not_before = known
         self._waiting.clear()
+        self._since.clear()
         self._overdue.clear()
 
 
