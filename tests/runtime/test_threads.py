@@ -7,12 +7,12 @@ import contextvars
 import random
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
-from queuecraft import Message, NoRetry, QueueCraft, Retry
-from queuecraft.runtime.threads import Threads
+from queuecraft import Depends, Message, NoRetry, QueueCraft, Retry
+from queuecraft.runtime.threads import AT_LEAST, NoThread, Threads
 from queuecraft.testing import FaultyDriver, Ledger
 from tests.runtime.consuming import AT_ONCE, at_rest, both, number, reasons, tidy, word
 from tests.runtime.support import eventually, quiet, running
@@ -273,3 +273,100 @@ async def test_threads_and_lost_connections_lose_nothing(seed: int, inline: bool
                     await asyncio.sleep(0)
             await at_rest(driver, "numbers")
     seen.check(duplicates_at_most=drops * 8)
+
+
+def threads_of(name: str) -> int:
+    return sum(each.name == f"queuecraft-{name}" for each in threading.enumerate())
+
+
+@pytest.mark.parametrize("lists", [False, True], ids=["one", "lists"])
+async def test_handlers_that_hang_in_threads_stop_the_worker_and_fail_no_others(
+    lists: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    hung, leave, seen = list[int](), threading.Event(), set[int]()
+
+    def handle(n: int) -> None:
+        if n < 100:
+            hung.append(n)
+            leave.wait(30)
+        else:
+            seen.add(n)
+
+    def handle_all(numbers: list[int]) -> None:
+        for n in numbers:
+            handle(n)
+
+    async with tidy() as stage:
+        worker = stage.qc.worker("numbers", concurrency=4, ack_timeout=1000, retry=NoRetry())
+        handler: Any = handle_all if lists else handle
+        worker.on(number, handler, batch_size=2 if lists else None)
+        async with running(worker):
+            await stage.qc.publish_many(number, range(AT_LEAST * (1 + lists)))
+            for count in range(4, AT_LEAST + 1, 4):
+                await eventually(lambda: len(hung) == count)  # noqa: B023
+                await stage.clock.advance(1000)
+            await stage.qc.publish_many(number, range(100, 150))
+            await stage.clock.advance(30)
+            assert threads_of("numbers") == AT_LEAST
+            assert seen == set()
+            assert "32 sync handlers" in stage.qc.health_check().paused["numbers"]
+            dead = await stage.qc.dead_letters.count("numbers")
+            leave.set()
+            while len(seen) < 50:
+                await stage.clock.advance(1)
+                await asyncio.sleep(0.001)
+            assert stage.qc.health_check().ok
+        assert await stage.qc.dead_letters.count("numbers") == dead == AT_LEAST * (1 + lists)
+    warnings = [each.getMessage() for each in caplog.records if "sync handlers" in each.message]
+    assert len(warnings) == 1
+
+
+def three() -> int:
+    return 3
+
+
+@pytest.mark.parametrize("depends", [False, True], ids=["plain", "depends"])
+async def test_a_thread_that_cannot_be_started_is_no_failure_of_the_handler(
+    depends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, refused, seen = threading.Thread.start, list[str](), Ledger()
+
+    def starts(self: threading.Thread) -> None:
+        if self.name == "queuecraft-numbers" and len(refused) < 2:
+            refused.append(self.name)
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    def handle(n: int, message: Message) -> None:
+        seen.record("numbers", message)
+
+    def handle_with(n: int, message: Message, most: Annotated[int, Depends(three)]) -> None:
+        seen.record("numbers", message)
+
+    monkeypatch.setattr(threading.Thread, "start", starts)
+    async with tidy() as stage:
+        worker = stage.qc.worker("numbers", retry=NoRetry())
+        worker.on(number, handle_with if depends else handle)
+        async with running(worker):
+            await stage.qc.publish(number, 1)
+            for count in (1, 2):
+                await eventually(lambda: len(refused) == count)  # noqa: B023
+                await stage.clock.advance(1)
+            await seen.wait_for(numbers=1)
+            await at_rest(stage.driver, "numbers")
+        metrics = stage.qc.get_metrics()
+        assert (metrics.messages_failed, metrics.messages_postponed) == (0, 2)
+    assert len(refused) == 2
+
+
+async def test_what_has_begun_is_cleaned_up_though_there_are_no_threads() -> None:
+    threads, leave = Threads("full", limit=1), threading.Event()
+    hangs = threads.run(leave.wait, 10)
+    hangs.cancel()
+    with pytest.raises(NoThread, match="1 sync handlers"):
+        await threads.run(str)
+    assert await threads.clean_up(str, 5) == "5"
+    leave.set()
+    await eventually(lambda: threads.exhausted is None)
+    assert await threads.run(str, 6) == "6"
+    threads.close()

@@ -40,7 +40,7 @@ class Vitals:
     def health(self) -> Health:
         """Healthy while connected and consuming; otherwise what is wrong, and since when."""
         engine, roster, connection = self._engine, self._roster, self._engine.connection
-        paused = {each.queue_name: each.paused for each in roster if each.paused is not None}
+        paused = {each.queue_name: why for each in roster if (why := each.standing) is not None}
         times = [engine.publisher.last_success, *(w.counters.last_success for w in roster)]
         last = max((time for time in times if time is not None), default=None)
         blocked, trouble = connection.blocked, engine.trouble

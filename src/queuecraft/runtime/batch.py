@@ -15,6 +15,7 @@ from queuecraft.runtime.handler import Read, RunMany
 from queuecraft.runtime.runner import ends_runner
 from queuecraft.runtime.settle import Settler
 from queuecraft.runtime.slot import Slot
+from queuecraft.runtime.threads import NoThread
 
 if TYPE_CHECKING:
     from queuecraft.runtime.consumer import Consumer
@@ -52,17 +53,22 @@ class Batch:
         assert settler is not None
         slot.timed = None  # the time that the handler has begins with the handler
         await self._fill(consumer, slot, settler)
-        if settler.void:
-            consumer.leave_rest(slot)
-            raise ConnectionLost("the connection broke before the batch was full")
-        if consumer.intake.stopped:
-            consumer.put_back_batch(slot)  # as everything that has not begun
-            slot.by_hand = True
-            return
-        if (limit := consumer.policy.ack_timeout) is not None:
-            consumer.deadlines.start(slot, delivery, limit)
-        started = perf_counter()
-        errors, raised = await self._handle(slot)
+        while True:
+            if settler.void:
+                consumer.leave_rest(slot)
+                raise ConnectionLost("the connection broke before the batch was begun")
+            if consumer.intake.stopped:
+                consumer.put_back_batch(slot)  # as everything that has not begun
+                slot.by_hand = True
+                return
+            if (limit := consumer.policy.ack_timeout) is not None:
+                consumer.deadlines.start(slot, delivery, limit)
+            started = perf_counter()
+            errors, raised = await self._handle(slot)
+            if not isinstance(raised, NoThread):
+                break
+            slot.timed = None
+            await consumer.clock.sleep(raised.seconds)
         self._settle(consumer, slot, settler, errors, perf_counter() - started)
         consumer.leave_rest(slot)
         if slot.lapsed and raised is not None:

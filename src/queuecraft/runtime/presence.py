@@ -171,7 +171,7 @@ class LifeSigns:
                 queue=name,
                 concurrency=worker.at_once,
                 in_flight=worker.in_flight,
-                paused=worker.paused,
+                paused=worker.standing,
                 received=counters.received,
                 succeeded=counters.succeeded,
                 failed=counters.failed,

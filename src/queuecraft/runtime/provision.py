@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from queuecraft.model.batch import BatchFailed
 from queuecraft.runtime.depends import Function, Provider
-from queuecraft.runtime.threads import Threads
+from queuecraft.runtime.threads import NoThread, Threads
 
 if TYPE_CHECKING:
     from queuecraft.runtime.keeper import Keeper
@@ -111,7 +111,13 @@ class Provision:
             return await self._run(steps, values, self._threads)
         # One call in one thread for all of it: some things must not be used in another than the
         # one that has made them, and a change of threads costs more than most of them do.
-        return await self._threads.run(_finished, self._run(steps, values, None))
+        work = self._run(steps, values, None)
+        try:
+            ending = self._threads.run(_finished, work)
+        except NoThread:
+            work.close()
+            raise
+        return await ending
 
     async def _run(self, steps: Steps, values: list[Any], threads: Threads | None) -> object:
         exits: list[Exit] = []
@@ -231,7 +237,7 @@ async def _leave_here(manager: Any, error: BaseException | None) -> None:
 
 
 async def _leave_in_thread(manager: Any, threads: Threads, error: BaseException | None) -> None:
-    await patiently(threads.run(manager.__exit__, *_told(error)))
+    await patiently(threads.clean_up(manager.__exit__, *_told(error)))
 
 
 def _told(error: BaseException | None) -> tuple[Any, Any, Any]:

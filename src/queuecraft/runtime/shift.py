@@ -16,7 +16,7 @@ from queuecraft.runtime.keeper import Keeper
 from queuecraft.runtime.plan import Plan
 from queuecraft.runtime.replies import Replies
 from queuecraft.runtime.router import Router
-from queuecraft.runtime.threads import Threads
+from queuecraft.runtime.threads import AT_LEAST, FOR_EACH, Threads
 
 IN_LANES = 100  # messages an ordered worker holds by default: what waits must not keep others out
 
@@ -34,7 +34,8 @@ class Shift:
         *,
         of_dead_letters: bool,
     ) -> None:
-        self.threads = Threads(queue.name)
+        limit = max(AT_LEAST, FOR_EACH * plan.concurrency)
+        self.threads = Threads(queue.name, limit=limit, log=engine.facts.log)
         self._engine = engine
         self._keeper = Keeper(queue.name, self.threads, engine.overrides, engine.facts.log)
         control = ByHand()

@@ -341,6 +341,11 @@ class Worker:
         return self._shift.consumer.paused or self._shift.consumer.intake.refused
 
     @property
+    def standing(self) -> str | None:
+        """Why it handles no messages, if so: it takes none, or its threads all hang."""
+        return self.paused or (None if self._shift is None else self._shift.threads.exhausted)
+
+    @property
     def at_once(self) -> int:
         """How many of its handlers may be at work at a time."""
         return self._plan.concurrency
