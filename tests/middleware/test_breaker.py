@@ -114,6 +114,51 @@ async def test_a_call_from_before_does_not_end_the_one_that_tries() -> None:
         assert state_of(breaker) == "closed"
 
 
+async def test_one_that_tries_and_never_ends_does_not_refuse_all_others_for_ever() -> None:
+    bank = Bank()
+    async with stage() as (qc, clock):
+        breaker = Breaker(failure_threshold=1, reset_timeout=10)
+        qc.use(breaker.handling)
+        with pytest.raises(OSError, match="closed"):
+            await breaker.call(bank.charge)
+        await clock.advance(10)
+        hanging = asyncio.create_task(breaker.call(asyncio.Event().wait))
+        await clock.settle()
+        await clock.advance(9)
+        with pytest.raises(CircuitOpen):
+            await breaker.call(bank.charge)
+        await clock.advance(1)
+        assert state_of(breaker) == "half_open"
+        with pytest.raises(OSError, match="closed"):
+            await breaker.call(bank.charge)
+        assert state_of(breaker) == "open"
+        hanging.cancel()
+        await clock.advance(10)
+        bank.up = True
+        assert await breaker.call(bank.charge) == "paid"
+        assert state_of(breaker) == "closed"
+
+
+async def test_calls_that_take_longer_than_the_pause_close_it_all_the_same() -> None:
+    async with stage() as (qc, clock):
+        breaker = Breaker(failure_threshold=1, reset_timeout=1)
+        qc.use(breaker.handling)
+        with pytest.raises(OSError, match="closed"):
+            await breaker.call(Bank().charge)
+        calls: list[asyncio.Task[None]] = []
+        for _ in range(3):
+            await clock.advance(1)
+            calls.append(asyncio.create_task(breaker.call(clock.sleep, 2.5)))
+            await clock.settle()
+        assert state_of(breaker) == "open"
+        await clock.advance(0.5)
+        assert calls[0].done()
+        assert state_of(breaker) == "closed"
+        await clock.advance(5)
+        await asyncio.gather(*calls)
+        assert state_of(breaker) == "closed"
+
+
 @pytest.mark.parametrize(
     "middleware", [Breaker(failure_threshold=1).handling, OutageGuard(minimum=1)]
 )

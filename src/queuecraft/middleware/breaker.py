@@ -33,7 +33,8 @@ Counts: TypeAlias = Callable[[BaseException], bool]
 class Breaker:
     """Closed, it lets every call through. After `failure_threshold` failures in a row it is open,
     and refuses all with `CircuitOpen`; after `reset_timeout` seconds it is half open, and lets one
-    call try: if that succeeds it is closed again.
+    call try: if that succeeds it is closed again. If it has not ended after as many seconds, the
+    next may try.
 
     `counts` says which errors are failures of what is called; all but cancellations by default.
 
@@ -70,13 +71,15 @@ class Breaker:
         self._opened: float | None = None
         self._probing = False
         self._prober: asyncio.Task[Any] | None = None  # whose call it is that tries
+        self._probe_until = 0.0  # then it is taken for lost
+        self._lost: set[asyncio.Task[Any] | None] = set()  # whose calls were; they may yet succeed
 
     @property
     def state(self) -> CircuitState:
         """closed, open or half_open."""
         if self._opened is None:
             return "closed"
-        return "open" if self._probing or self.wait > 0 else "half_open"
+        return "open" if self._refuses else "half_open"
 
     @property
     def wait(self) -> float:
@@ -88,7 +91,7 @@ class Breaker:
     def attach(self, engine: Engine) -> None:
         """Use the clock of a QueueCraft, and tell those who observe it."""
         if engine.clock.monotonic is not self._now:  # what was at another time says nothing here
-            self._opened, self._probing, self._failures = None, False, 0
+            self._forget()
         self._now = engine.clock.monotonic
         self._facts = engine.facts
         self._connection = engine.connection
@@ -99,19 +102,22 @@ class Breaker:
         """A call is about to be made. Raises `CircuitOpen` if it is not to be."""
         if self._opened is None:
             return
-        if self._probing or self.wait > 0:
+        if self._refuses:
             raise CircuitOpen(
                 f"{self.name} has failed {self._failures} times in a row and is left alone for "
                 f"another {self.wait or self._reset:.1f} s"
             )
+        if self._probing:
+            self._lost.add(self._prober)
         self._probing, self._prober = True, _caller()
+        self._probe_until = self._now() + self._reset
         self._tell("half_open")
 
     def succeeded(self) -> None:
         """A call has succeeded."""
         if self._opened is None:
             self._failures = 0
-        elif self._is_probe:
+        elif self._is_probe or (self._lost and _caller() in self._lost):
             self.close()
 
     def failed(self, error: BaseException) -> None:
@@ -119,6 +125,7 @@ class Breaker:
         if not self._counts(error):
             self._give_up()
             return
+        self._lost.discard(_caller())
         self._failures += 1
         if self._opened is None and self._failures < self._threshold:
             return
@@ -130,7 +137,7 @@ class Breaker:
     def close(self) -> None:
         """Let every call through again."""
         was = self._opened
-        self._opened, self._probing, self._failures = None, False, 0
+        self._forget()
         if was is not None:
             self._tell("closed")
 
@@ -212,6 +219,16 @@ class Breaker:
 
         return broken
 
+    def _forget(self) -> None:
+        self._opened, self._probing, self._failures = None, False, 0
+        self._lost.clear()
+
+    @property
+    def _refuses(self) -> bool:
+        """Whether a call is not to be made now, once it is open. The one that tries may never end,
+        which is not to be the end of all others."""
+        return self.wait > 0 or (self._probing and self._probe_until > self._now())
+
     @property
     def _is_probe(self) -> bool:
         """Whether the call that ends is the one that tries. Others may have begun before it."""
@@ -219,6 +236,7 @@ class Breaker:
 
     def _give_up(self) -> None:
         """A call says nothing of what was called; if it was to try, the next may."""
+        self._lost.discard(_caller())
         if self._is_probe:
             self._probing = False
 
