@@ -39,6 +39,19 @@ def quick_poll(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_module, "POLL", 0.01)
 
 
+class SteppedClock(FakeClock):
+    """One that can be set, as a machine's is after it has slept."""
+
+    def step(self, seconds: float) -> None:
+        self._start += seconds
+
+
+def beat(driver: SqliteDriver) -> None:
+    """As its thread does now and then."""
+    assert driver._session is not None
+    driver._session._renew()
+
+
 def sockets(path: Path) -> set[str]:
     return {each.name for each in path.with_name(path.name + "-wake").iterdir()}
 
@@ -187,6 +200,10 @@ async def test_a_session_that_was_silent_for_too_long_has_lost_what_it_held(
     await clock.advance(pulse.LEASE + 1)
     other = await open_driver(clock=clock)
     theirs = await other.subscribe(JOBS, prefetch=2)
+    await clock.advance(2 * pulse.BEAT)
+    assert [(info.ready, info.in_flight) for info in await other.inspect()] == [(0, 2)]
+    await clock.advance(1)
+    assert [(info.ready, info.in_flight) for info in await other.inspect()] == [(2, 0)]
     taken = await theirs.receive(2, 0)
 
     assert [(each.sent.id, each.redeliveries) for each in taken] == [("m-1", 1), ("m-2", 1)]
@@ -219,9 +236,51 @@ async def test_one_who_waits_learns_that_it_was_taken_for_dead(open_driver: Open
 
     other = await open_driver(clock=clock)
     await other.subscribe(JOBS, prefetch=1)
+    await clock.advance(2 * pulse.BEAT + 1)
+    await other.inspect()
 
     with pytest.raises(ConnectionLost, match="others have taken over"):
         await receiving
+
+
+@pytest.mark.usefixtures("no_poll")
+async def test_a_step_of_the_clock_costs_nobody_who_is_alive_what_it_holds(
+    open_driver: Opener,
+) -> None:
+    clock = SteppedClock()
+    ours, theirs = await open_driver(clock=clock), await open_driver(clock=clock)
+    await ours.declare(JOBS)
+    await ours.send(messages("jobs", "m-1"))
+    subscription = await ours.subscribe(JOBS, prefetch=1)
+    taken = await subscription.receive(1, 0)
+    await theirs.subscribe(JOBS, prefetch=1)
+
+    for _ in range(2):
+        clock.step(pulse.LEASE + 1)
+        assert [info.in_flight for info in await theirs.inspect()] == [1]
+        await clock.advance(pulse.BEAT)
+        beat(ours)
+        await clock.advance(2 * pulse.BEAT)
+        assert [info.in_flight for info in await theirs.inspect()] == [1]
+
+    assert await subscription.ack(taken) == []
+
+
+@pytest.mark.usefixtures("no_poll")
+async def test_one_that_was_killed_before_a_step_of_the_clock_is_buried_at_once(
+    open_driver: Opener,
+) -> None:
+    clock = SteppedClock()
+    ours, theirs = await open_driver(clock=clock), await open_driver(clock=clock)
+    await ours.declare(JOBS)
+    await ours.send(messages("jobs", "m-1"))
+    subscription = await ours.subscribe(JOBS, prefetch=1)
+    await subscription.receive(1, 0)
+
+    crash(ours)
+    clock.step(pulse.LEASE + 1)
+
+    assert [(info.ready, info.in_flight) for info in await theirs.inspect()] == [(1, 0)]
 
 
 async def test_an_auto_delete_queue_goes_with_the_process_that_dies(open_driver: Opener) -> None:

@@ -37,6 +37,7 @@ from queuecraft.drivers.local.sqlite.session import Session
 from queuecraft.drivers.local.sqlite.shared import SharedFile
 from queuecraft.drivers.local.sqlite.storage import Stored
 from queuecraft.drivers.local.sqlite.subscription import SqliteSubscription, gone
+from queuecraft.drivers.local.sqlite.suspects import Suspects
 from queuecraft.drivers.local.sqlite.waiters import Waiters
 from queuecraft.model.errors import PublishError, QueueError
 
@@ -67,6 +68,7 @@ class SqliteDriver(Driver):
         self._database = Database(path)
         self._catalogue = Catalogue()
         self._bell = Bell(path.with_name(path.name + "-wake"))
+        self._suspects = Suspects(self._clock, self._bell)
         self._publishing: apsw.Connection | None = None
         self._consuming: apsw.Connection | None = None
         self._session: Session | None = None
@@ -435,7 +437,7 @@ class SqliteDriver(Driver):
         """Sessions that are dead, or silent for too long."""
         own = self._catalogue.session
         known = self._look("poll", session.known)
-        return session.missing(known, own, self._now(), self._bell)
+        return self._suspects.missing(known, own)
 
     async def _tidy(self) -> None:
         """Before somebody looks: the dead hold nothing, and what is due is ready. Where nothing

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 import apsw
 
 from queuecraft.drivers.local.sqlite import leases
-from queuecraft.drivers.local.sqlite.bell import Bell
 from queuecraft.drivers.local.sqlite.database import Database, rows
 from queuecraft.drivers.local.sqlite.pulse import LEASE, Pulse
 from queuecraft.model.errors import QueueError
@@ -64,17 +63,8 @@ class Session:
 
 
 def known(connection: apsw.Connection) -> dict[str, float]:
-    """All sessions, and when each is to be taken for dead."""
+    """All sessions, and when the lease of each runs out."""
     return dict(rows(connection, "SELECT name, expires FROM session"))
-
-
-def missing(sessions: Mapping[str, float], own: str, now: float, bell: Bell) -> set[str]:
-    """Other sessions that have been silent for too long, or whose bell nobody listens to."""
-    return {
-        name
-        for name, expires in sessions.items()
-        if name != own and (expires < now or not bell.ring(name))
-    }
 
 
 def bury(connection: apsw.Connection, names: Iterable[str]) -> dict[int, int]:
