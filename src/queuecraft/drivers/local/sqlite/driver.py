@@ -73,6 +73,7 @@ class SqliteDriver(Driver):
         self._consuming: apsw.Connection | None = None
         self._session: Session | None = None
         self._joining = asyncio.Lock()
+        self._turn = asyncio.Lock()
         self._subscriptions: dict[SqliteSubscription, None] = {}
         self.waiters = Waiters()
         self._schedule = Schedule(self._clock, lambda: self._start(self._bring_forward()))
@@ -82,7 +83,7 @@ class SqliteDriver(Driver):
 
     async def open(self) -> None:
         await self.close()  # what was left open would be held by nobody, and looked after for ever
-        self._joining = asyncio.Lock()  # of this loop
+        self._joining, self._turn = asyncio.Lock(), asyncio.Lock()  # of this loop
         self._database = Database(self._database.path)
         self._publishing = self._database.connect(synchronous="FULL")
         self._consuming = self._database.connect(synchronous="NORMAL")
@@ -180,8 +181,8 @@ class SqliteDriver(Driver):
             return False
 
         await self._change("delete", shut)
-        while await self._change("delete", delete_some):
-            pass
+        while await self._change("delete", delete_some):  # noqa: ASYNC110  it is work, no waiting
+            await asyncio.sleep(0)
         self.waiters.wake_all([place.number])
         for name in place.sessions:
             self._bell.ring(name, place.number)
@@ -475,9 +476,13 @@ class SqliteDriver(Driver):
     # -- time ----------------------------------------------------------------------------------
 
     async def _bring_forward(self) -> None:
-        """Make everything ready that is due."""
-        while self._look("due", storage.next_due) <= self._now():
-            stored = await self.consume("due", lambda c: storage.bring_forward(c, self._now()))
+        """Make everything ready that is due by now. What falls due meanwhile is for the next to
+        come: there might be no end of it."""
+        now = self._now()
+        while self._look("due", storage.next_due) <= now:
+            async with self._turn:  # of the loop: one batch in each, however many are at it
+                await asyncio.sleep(0)
+            stored = await self.consume("due", lambda c: storage.bring_forward(c, now))
             self.tell(stored.arrived)
         self._look_ahead()
 
