@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -73,15 +74,19 @@ def test_what_is_no_moment_is_refused(text: str) -> None:
 def test_commands_to_come_next_are_safe_to_paste() -> None:
     from queuecraft.pipeline.jobs.triage import Example, Trouble
 
-    group = FailureGroup("f00", "a; rm -rf ~", "e", None, None, None, 2, None, None)
+    group = FailureGroup("f00", "a; rm -rf ~", "e; ls", None, None, None, 2, None, None)
     archived = Example("m-1", payload=b"{}")
     assert next_steps(Trouble(group, 0, archived), Path("my lake")) == [
         "queuecraft dlq redrive 'a; rm -rf ~' --group f00",
-        "queuecraft lake replay 'my lake' --fingerprint f00 --to 'a; rm -rf ~'",
+        "queuecraft lake replay 'my lake' --fingerprint f00 --queue 'a; rm -rf ~' --event 'e; ls'",
     ]
     assert next_steps(Trouble(group, 0, Example("m-1")), Path("lake")) == [
         "queuecraft dlq redrive 'a; rm -rf ~' --group f00"
     ]
+    nameless = replace(group, queue="billing", event=None)
+    assert next_steps(Trouble(nameless, 0, archived), Path("lake"))[1] == (
+        "queuecraft lake replay lake --fingerprint f00 --queue billing"
+    )
 
 
 def test_nothing_is_to_be_done_for_what_has_recovered() -> None:
@@ -111,4 +116,5 @@ def test_a_group_is_told_with_its_example_and_nothing_in_it_can_steer_the_termin
     assert "  recovered  1" in lines
     assert "  example    m-2" in lines
     assert '  {"id": "\\x1b[31m[bold]\\u202e"}' in lines
-    assert lines[-2].startswith("  or         queuecraft lake replay lake --fingerprint f00 --to ")
+    replay = "queuecraft lake replay lake --fingerprint f00 --queue "
+    assert lines[-2].startswith(f"  or         {replay}")

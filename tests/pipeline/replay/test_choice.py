@@ -166,6 +166,31 @@ def test_dead_letters_go_back_to_the_queues_that_failed_them(spark: SparkSession
     }
 
 
+def test_a_message_that_several_queues_failed_goes_once_to_a_target_that_is_named(
+    spark: SparkSession,
+) -> None:
+    failed: dict[str, Any] = {"outcome": "dead-lettered", "fingerprint": "f-1"}
+    rows = [
+        captured(1),
+        delivered(1, "billing", **failed),
+        delivered(1, "audit", **failed),
+        dead_letter(2, "billing"),
+        dead_letter(2, "audit"),
+    ]
+    asked = Question(source="dead-letters")
+    assert [each[:2] for each in found(spark, rows, replace(asked, to="new"))] == [
+        ("m-00001", "new"),
+        ("m-00002", "new"),
+    ]
+    assert [each[0] for each in found(spark, rows, replace(asked, to_event="order.again"))] == [
+        "m-00001",
+        "m-00002",
+    ]
+    # The command that triage prints: one group of one queue, and back to it alone.
+    group = replace(asked, fingerprint="f-1", queue="billing", event="order.placed")
+    assert [each[:2] for each in found(spark, rows, group)] == [("m-00001", "billing")]
+
+
 def test_messages_without_ids_stay_apart_and_get_the_same_ids_again(spark: SparkSession) -> None:
     rows = [captured(n, message_id=None if n % 2 else "") for n in range(4)]
     once, again = ids(spark, rows), ids(spark, list(reversed(rows)))

@@ -103,7 +103,8 @@ def test_what_a_worker_did_is_in_the_report_a_moment_later(shell: Shell) -> None
     redrive, replay = trouble["next"]
     group = trouble["group"]
     assert redrive == f"queuecraft dlq redrive billing --group {group}"
-    assert replay == f"queuecraft lake replay lake --fingerprint {group} --to billing"
+    chosen = f"--fingerprint {group} --queue billing --event order.placed"
+    assert replay == f"queuecraft lake replay lake {chosen}"
 
 
 def test_nothing_in_a_report_can_steer_the_terminal(

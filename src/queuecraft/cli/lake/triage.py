@@ -82,8 +82,11 @@ def next_steps(trouble: Trouble, path: Path) -> list[str]:
     queue, fingerprint = shlex.quote(group.queue), shlex.quote(group.fingerprint)
     steps = [f"queuecraft dlq redrive {queue} --group {fingerprint}"]
     if trouble.example is not None and trouble.example.payload is not None:
-        lake = shlex.quote(str(path))
-        steps.append(f"queuecraft lake replay {lake} --fingerprint {fingerprint} --to {queue}")
+        # Other queues may have failed alike, and theirs are not to come here.
+        chosen = f"--fingerprint {fingerprint} --queue {queue}"
+        if group.event:
+            chosen += f" --event {shlex.quote(group.event)}"
+        steps.append(f"queuecraft lake replay {shlex.quote(str(path))} {chosen}")
     return steps
 
 

@@ -33,7 +33,10 @@ def chosen(rows: DataFrame, question: Question) -> DataFrame:
     timely = f.col("published_at").isNull() | scope.at("published_at")
     rows = _identified(rows.select(*SEGMENTS.names).where(timely))
     if question.source == "dead-letters":
-        return _once(_meant(_dead_letters(rows), question), "message_id", "queue")
+        # Two queues that failed a message get it back each; a target that is named gets it once.
+        back = question.to is None and question.to_event is None
+        letters = _meant(_dead_letters(rows), question)
+        return _once(letters, "message_id", *(["queue"] if back else []))
     found = _meant(_originals(rows), question, by_delivery=True)
     for name, value in (("queue", question.queue), ("fingerprint", question.fingerprint)):
         if value is not None:
