@@ -166,6 +166,35 @@ def test_dead_letters_go_back_to_the_queues_that_failed_them(spark: SparkSession
     }
 
 
+def test_a_dead_letter_goes_as_a_capture_has_it_and_not_as_a_journal_has_masked_it(
+    spark: SparkSession,
+) -> None:
+    masked: dict[str, Any] = {"payload": '{"card":"***"}', "headers": {"token": "***"}}
+    whole: dict[str, Any] = {"payload": '{"card":"4111"}', "headers": {"token": "t"}}
+    rows = [
+        captured(1, **whole),
+        published(1, **masked),
+        delivered(1, "billing", "dead-lettered", **masked),
+        published(2, payload='"published"'),
+        delivered(2, "billing", "dead-lettered", payload='"its own"'),
+        published(3, payload='"published"'),
+        delivered(3, "billing", "dead-lettered"),
+        captured(4, payload=None),
+        delivered(4, "billing", "dead-lettered", payload='"its own"'),
+        delivered(5, "billing", "dead-lettered"),
+    ]
+    asked = Question(source="dead-letters", since=datetime.fromtimestamp(NOON, UTC))
+    messages = chosen(frame(spark, rows), asked).orderBy("message_id").collect()
+    assert [(row["message_id"], row["queue"], row["payload"]) for row in messages] == [
+        ("m-00001", "billing", b'{"card":"4111"}'),
+        ("m-00002", "billing", b'"its own"'),
+        ("m-00003", "billing", b'"published"'),
+        ("m-00004", "billing", b'"its own"'),
+        ("m-00005", "billing", None),
+    ]
+    assert messages[0]["headers"] == {"token": "t"}
+
+
 def test_a_message_that_several_queues_failed_goes_once_to_a_target_that_is_named(
     spark: SparkSession,
 ) -> None:

@@ -92,16 +92,7 @@ def _dead_letters(rows: DataFrame) -> DataFrame:
     )
     delivered = rows.where(f.col("kind") == "delivered")
     reported = delivered.where(f.col("outcome") == "dead-lettered")
-    bare = reported.where(f.col("payload").isNull())
-    wanted = bare.select("message_id").distinct()
-    originals = _originals(rows).where(f.col("payload").isNotNull())
-    content = _once(originals.join(wanted, "message_id", "left_semi"), "message_id")
-    filled = (
-        bare.drop(*_CONTENT)
-        .join(content.select("message_id", *_CONTENT), "message_id", "left")
-        .select(*rows.columns)
-    )
-    letters = kept.unionByName(reported.where(f.col("payload").isNotNull())).unionByName(filled)
+    letters = kept.unionByName(_filled(reported, _originals(rows)))
     succeeded = (
         delivered.where(f.col("outcome") == "succeeded")
         .groupBy("message_id", "queue")
@@ -113,6 +104,23 @@ def _dead_letters(rows: DataFrame) -> DataFrame:
         .where(f.col("succeeded_at").isNull() | (f.col("succeeded_at") < f.col("at")))
         .select(*rows.columns)
     )
+
+
+def _filled(reported: DataFrame, originals: DataFrame) -> DataFrame:
+    """What workers reported, with the content of what was sent: as it was captured, since a journal
+    may have masked it, or else, where a row has no payload, as its publisher noted it."""
+    whole = originals.where(f.col("payload").isNotNull())
+    wanted = whole.join(reported.select("message_id").distinct(), "message_id", "left_semi")
+    best = _once(wanted, "message_id").select(
+        "message_id", f.struct("kind", *_CONTENT).alias("original")
+    )
+    kind = f.col("original.kind")
+    better = (kind == "captured") | (kind.isNotNull() & f.col("payload").isNull())
+    content = {
+        name: f.when(better, f.col(f"original.{name}")).otherwise(f.col(name)) for name in _CONTENT
+    }
+    joined = reported.join(best, "message_id", "left")
+    return joined.withColumns(content).select(*reported.columns)
 
 
 def _is_dead_letter() -> Column:
