@@ -89,6 +89,13 @@ def test_refusals_are_told_one_by_one_and_are_a_no(
     assert told.exit_code == 1
     assert "refused: m-00001: no queue is bound" in told.stderr
     assert "Done: 0 sent, 1 refused." in told.stdout
+    (listed,) = shell.json("lake", "replays", "lake")
+    again = ("lake", "replay", "lake", "--resume", listed["id"])
+    assert f"To try what was refused again: queuecraft {' '.join(again)}" in told.stdout
+    shell.declare("audit", "nobody.wants")
+    mended = shell(*again, "--yes")
+    assert (mended.exit_code, shell.ids("audit")) == (0, ["m-00001"])
+    assert mended.stdout.endswith("Done: 1 sent.\n")
     none = shell("lake", "replay", "lake", "--event", "none.such", "--no-ingest")
     assert (none.exit_code, none.stdout) == (
         1,

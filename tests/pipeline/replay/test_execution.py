@@ -266,6 +266,82 @@ def test_refusals_are_failures_too(spark: SparkSession, broker: Broker, tmp_path
     assert (result.sent, result.refused) == (0, 5)
 
 
+def test_resumed_it_sends_what_was_refused_once_the_cause_is_mended(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    lake = archive(tmp_path / "lake", [captured(n) for n in range(60)])
+    made = plan(spark, lake, Question(to_event="nobody.wants", canary=50, chunk=10))
+    broker.declare("billing")
+    assert execute(spark, lake, made.id).refused == 50
+    assert replays(lake)[0].state == "paused"
+    # Nothing is mended: the next chunk does not go the same way.
+    still = execute(spark, lake, made.id)
+    assert (still.sent, still.refused, still.chunks_done) == (0, 50, 1)
+    assert still.paused is not None
+    broker.declare("audit", "nobody.wants")
+    result = execute(spark, lake, made.id)
+    assert (result.sent, result.refused, result.refusals, result.done) == (60, 0, (), True)
+    received = broker.received("audit")
+    assert [each.sent.id for each in received] == [f"m-{n:05}" for n in range(60)]
+    assert {each.sent.headers["x-replay-id"] for each in received} == {made.id}
+    assert replays(lake)[0].state == "done"
+    assert execute(spark, lake, made.id).sent == 60
+    assert len(broker.ids("audit")) == 60
+
+
+@pytest.mark.parametrize(
+    ("place", "again"),
+    [("replay.before_chunk", 0), ("replay.after_chunk", 2), ("replay.after_ledger", 0)],
+)
+def test_interrupted_while_it_sends_what_was_refused_it_loses_none_of_it(
+    spark: SparkSession, broker: Broker, tmp_path: Path, place: str, again: int
+) -> None:
+    odd = {"event": "user.created"}
+    lake = archive(tmp_path / "lake", [captured(n, **(odd if n % 3 else {})) for n in range(6)])
+    broker.declare("billing", "order.placed")
+    made = plan(spark, lake, Question(canary=3, chunk=3))
+    first = execute(spark, lake, made.id, force=True)
+    assert (first.sent, first.refused, first.done) == (2, 4, True)
+    broker.declare("billing", "user.created")
+    with failing(place), pytest.raises(Failed):
+        execute(spark, lake, made.id)
+    assert execute(spark, lake, made.id).sent == 6
+    times = Counter(broker.ids("billing"))
+    assert set(times) == {f"m-{n:05}" for n in range(6)}
+    assert times.total() == 6 + again
+    assert {times["m-00000"], times["m-00003"]} == {1}, "they were not refused"
+
+
+def test_what_is_refused_for_good_holds_up_nothing_else(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    odd = {5: {"event": "user.created"}, 25: {"typed_headers": "no json"}}
+    lake = archive(tmp_path / "lake", [captured(n, **odd.get(n, {})) for n in range(40)])
+    broker.declare("billing", "order.placed")
+    made = plan(spark, lake, Question(canary=20, chunk=20))
+    assert execute(spark, lake, made.id).refused == 2
+    broker.declare("billing", "user.created")
+    result = execute(spark, lake, made.id)
+    assert (result.sent, result.refused, result.paused) == (39, 1, None)
+    assert [message_id for message_id, _ in result.refusals] == ["m-00025"]
+    assert replays(lake)[0].state == "done"
+    assert sorted(broker.ids("billing")) == [f"m-{n:05}" for n in range(40) if n != 25]
+
+
+def test_a_chunk_noted_without_saying_which_were_refused_goes_again_as_a_whole(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    lake = archive(tmp_path / "lake", [captured(n) for n in range(5)])
+    broker.declare("billing")
+    made = plan(spark, lake, Question(to="billing", canary=3))
+    older = Ledger.of(lake, made.id).folder / "ledger" / "000000.json"
+    older.parent.mkdir()
+    older.write_text('{"chunk": 0, "sent": 1, "refused": 2}')
+    result = execute(spark, lake, made.id)
+    assert (result.sent, result.refused) == (5, 0)
+    assert broker.ids("billing") == [f"m-{n:05}" for n in range(5)]
+
+
 @pytest.mark.faults
 @pytest.mark.parametrize("kind", ["rabbitmq", "redis"])
 def test_it_is_the_same_on_brokers_elsewhere(

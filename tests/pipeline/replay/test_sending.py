@@ -30,7 +30,14 @@ from tests.pipeline.replay.scene import Broker
 
 def batch(*rows: dict[str, Any]) -> pa.RecordBatch:
     given = [
-        {"message_id": f"m-{n}", "queue": "billing", "payload": b"{}", "replay_id": "r-1", **row}
+        {
+            "message_id": f"m-{n}",
+            "queue": "billing",
+            "payload": b"{}",
+            "replay_id": "r-1",
+            "position": n,
+            **row,
+        }
         for n, row in enumerate(rows)
     ]
     return pa.RecordBatch.from_pylist(given, schema=PLAN.arrow)
@@ -46,6 +53,7 @@ def test_rows_that_make_no_message_are_refused_and_the_others_sent(broker: Broke
     task = Sending("default", local=True)
     told = run(task, batch({}, {"typed_headers": "no json"}), batch({"queue": "nowhere"}, {}))
     assert (told["sent"], told["refused"], told["trouble"]) == (2, 2, None)
+    assert told["positions"] == [1, 0]
     assert [each[0] for each in told["refusals"]] == ["m-1", "m-0"]
     assert broker.ids("billing") == ["m-0", "m-1"]
 
@@ -96,7 +104,7 @@ def sent(script: Script, count: int, **settings: Any) -> Report:
     async def main() -> Report:
         report = Report(refusals=[])
         outlet = Outlet(cast(Connection, script), Settings(**settings), report)
-        await outlet.send([Outgoing(b"{}", f"m-{n}", queue="billing") for n in range(count)])
+        await outlet.send([(n, Outgoing(b"{}", f"m-{n}", queue="billing")) for n in range(count)])
         return report
 
     return asyncio.run(main())
@@ -130,6 +138,7 @@ def test_one_that_spoils_its_batch_is_found_and_the_others_go() -> None:
     script = Script(*[picky] * 20)
     report = sent(script, 5)
     assert (report.sent, report.refusals) == (4, [("m-3", "too large")])
+    assert report.positions == [3]
 
 
 def test_a_refusal_is_final_and_silence_is_not() -> None:

@@ -78,6 +78,8 @@ def tell_end(ended: tuple[State, bool], again: str, *, as_json: bool) -> None:
             say(f"Interrupted: {told}. To go on: {again}", "yellow")
         else:
             say(f"Done: {told}.")
+            if state.refused:
+                say(f"To try what was refused again: {again}")
     if interrupted:
         raise typer.Exit(ExitCode.INTERRUPTED)
     if state.paused is not None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow as pa
 
 from queuecraft.failpoints import failpoint
 from queuecraft.model.errors import ConfigError, ConnectionLost, QueueError
@@ -26,7 +27,7 @@ from queuecraft.pipeline.source.pace import BATCH
 from queuecraft.pipeline.source.site import Site
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from queuecraft.pipeline.lake import Lake
 
@@ -94,7 +95,7 @@ def execute(
 ) -> Progress:
     """Send the messages of a plan, from the first chunk that is not done yet: what was interrupted
     goes on there, and at most that chunk is sent twice, with the same ids and the same
-    `x-replay-id`.
+    `x-replay-id`. What was refused before is tried again first.
 
     At most `rate` messages a second, by `tasks` tasks or as many as run at once. Between chunks the
     targets are looked at: when more than `max_failure_rate` of the messages were refused or have
@@ -132,7 +133,7 @@ def execute(
             settle=0.0 if force else settle,
             on_progress=on_progress,
         )
-        if run.progress.done:
+        if not run.left:
             return run.progress
         target.check()
         ledger.resume()
@@ -195,39 +196,43 @@ class _Run:
         self._on_progress = on_progress
         self._done = ledger.done()
         self.progress = _so_far(plan, self._done)
+        # What was refused is the oldest, so it comes first.
+        self.left = [
+            number
+            for number in range(len(plan.chunks))
+            if number not in self._done or self._done[number].refused
+        ]
 
     def execute(self) -> Progress:
         """Send what is left, chunk by chunk."""
         before = self._target.look()
         self._tell(unattended=before.unattended)
-        first = True
-        for number, size in enumerate(self._plan.chunks):
-            if number in self._done:
-                continue
+        for number in self.left:
             if (crowded := self._crowded(before)) is not None:
                 return self._pause(crowded)
             failpoint("replay.before_chunk")
-            done = self._send(number, size)
+            done, refused = self._send(number)
             failpoint("replay.after_chunk")
-            self._note(done)
+            self._note(done, refused)
             failpoint("replay.after_ledger")
             after = self._target.look()
-            more = not self.progress.done
-            if first and more:
+            more = number != self.left[-1]
+            if number == self.left[0] and more:
                 after = self._settled(before, after, done)
-            first = False
-            self._judge(done, after.died_since(before), after)
+            self._judge(done, refused, after.died_since(before), after)
             before = after
             if more and self._watch.alarmed:
                 return self._pause(self._alarm(done))
         return self.progress
 
-    def _send(self, number: int, size: int) -> Done:
-        started = time.time()
+    def _send(self, number: int) -> tuple[Done, list[int]]:
+        """Send a chunk, or what was refused of it: what has become of the chunk now, and the
+        positions of those that are refused."""
+        so_far, meant = self._so_far(number)
+        size = self._plan.chunks[number] if meant is None else len(meant)
         tasks, rate = shares(size, self._slots, self._rate)
-        place = str(self._ledger.chunk(number).absolute())
         try:
-            messages = by_key(self._spark.read.schema(PLAN.spark).parquet(place), tasks)
+            messages = by_key(self._messages(number, meant), tasks)
             job = messages.mapInArrow(replace(self._sending, rate=rate), COLUMNS)
             reports = interruptible(self._spark, job.collect)
         except Exception as error:  # Spark's own, or those of the bridge to it
@@ -237,16 +242,34 @@ class _Run:
             worst = min(troubled, key=lambda each: not each["lost"])
             kind = ConnectionLost if worst["lost"] else QueueError
             raise self._unfinished(number, worst["trouble"], kind)
-        return Done(
-            chunk=number,
-            sent=_sum(reports, "sent"),
-            refused=_sum(reports, "refused"),
-            expired=_sum(reports, "expired"),
-            size=_sum(reports, "size"),
+        refused = sorted(position for each in reports for position in each["positions"])
+        done = msgspec.structs.replace(
+            so_far,
+            sent=so_far.sent + _sum(reports, "sent"),
+            refused=len(refused),
+            expired=so_far.expired + _sum(reports, "expired"),
+            size=so_far.size + _sum(reports, "size"),
             refusals=_refusals(reports),
-            started_at=started,
             finished_at=time.time(),
         )
+        return done, refused
+
+    def _so_far(self, number: int) -> tuple[Done, list[int] | None]:
+        """What has become of a chunk, and the positions of those that are to be sent; None is all
+        of it, also where it was not noted which were refused: rather twice than never."""
+        noted = self._done.get(number)
+        if noted is not None and (refused := self._ledger.refused(number)) is not None:
+            return noted, refused
+        return Done(chunk=number, started_at=time.time()), None
+
+    def _messages(self, number: int, meant: list[int] | None) -> DataFrame:
+        place = str(self._ledger.chunk(number).absolute())
+        messages = self._spark.read.schema(PLAN.spark).parquet(place)
+        if meant is None:
+            return messages
+        # As a table: ten thousand numbers in an expression are slow.
+        positions = self._spark.createDataFrame(pa.table({"position": pa.array(meant, pa.int64())}))
+        return messages.join(positions, "position", "left_semi").select(*PLAN.names)
 
     def _unfinished(self, number: int, why: str, kind: type[QueueError] = QueueError) -> QueueError:
         return kind(
@@ -254,16 +277,17 @@ class _Run:
             "replay, which sends that chunk again"
         )
 
-    def _note(self, done: Done) -> None:
-        self._ledger.note(done)
+    def _note(self, done: Done, refused: Sequence[int]) -> None:
+        self._ledger.note(done, refused)
         self._done[done.chunk] = done
         self._tell(**_counts(self._done))
 
-    def _judge(self, done: Done, died: int, now: Look) -> None:
-        """Count what has failed since the chunk before."""
+    def _judge(self, done: Done, refused: Sequence[int], died: int, now: Look) -> None:
+        """Count what has failed since the chunk before. Of what was sent again the whole chunk
+        counts: a few that are refused for good are still few."""
         self._watch.note(sent=done.tried, failed=done.refused + died)
         if died:
-            self._note(msgspec.structs.replace(done, failed=died))
+            self._note(msgspec.structs.replace(done, failed=done.failed + died), refused)
         self._tell(failure_rate=self._watch.rate, unattended=now.unattended)
 
     def _settled(self, before: Look, now: Look, done: Done) -> Look:

@@ -6,7 +6,7 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -46,6 +46,12 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     def tried(self) -> int:
         """Messages that were given to the broker."""
         return self.sent + self.refused
+
+
+class _Refused(msgspec.Struct):
+    """What else is noted with a chunk, read for one chunk at a time: there may be many."""
+
+    positions: list[int] | None = None
 
 
 class Paused(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,9 +109,15 @@ class Ledger:
         found = (_read(path, Done) for path in sorted(self._done.glob("[0-9]*.json")))
         return {each.chunk: each for each in found}
 
-    def note(self, done: Done) -> None:
-        """Say that a chunk was sent; when this returns, no kill makes it forgotten."""
-        _write(self._done / f"{done.chunk:06}.json", done)
+    def note(self, done: Done, refused: Sequence[int] = ()) -> None:
+        """Say that a chunk was sent, and the positions of all that were refused, in one: when this
+        returns, no kill makes it forgotten, and none parts the two."""
+        _write(self._noted(done.chunk), {**msgspec.structs.asdict(done), "positions": refused})
+
+    def refused(self, chunk: int) -> list[int] | None:
+        """The positions of the messages that were refused of a chunk that was sent; None if it was
+        noted without them."""
+        return _read(self._noted(chunk), _Refused).positions
 
     def paused(self) -> Paused | None:
         """Why it stopped by itself, if it did and was not resumed."""
@@ -151,6 +163,9 @@ class Ledger:
     @property
     def _done(self) -> Path:
         return self.folder / "ledger"
+
+    def _noted(self, chunk: int) -> Path:
+        return self._done / f"{chunk:06}.json"
 
     @property
     def _paused(self) -> Path:

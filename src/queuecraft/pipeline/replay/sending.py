@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -25,8 +25,11 @@ TOLD: Final = 20  # refusals that a task tells one by one
 PAUSE: Final = 0.2  # seconds before trying again, when an answer is missing
 COLUMNS: Final = (
     "sent bigint, refused bigint, expired bigint, size bigint, refusals string, "
-    "trouble string, lost boolean"
+    "positions array<bigint>, trouble string, lost boolean"
 )
+
+Placed: TypeAlias = tuple[int, Outgoing]
+"""A message with its position in the plan."""
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -36,7 +39,8 @@ class Report(msgspec.Struct, kw_only=True):
     refused: int = 0  # certainly not stored
     expired: int = 0  # and not sent
     size: int = 0
-    refusals: list[tuple[str, str]] = []
+    refusals: list[tuple[str, str]] = []  # the first of them: ids and reasons
+    positions: list[int] = []  # of all that were refused
     trouble: str | None = None  # why it did not get to the end
     lost: bool = False  # because there is no connection
 
@@ -93,19 +97,20 @@ class Sending:
 
     def _messages(
         self, rows: Sequence[Mapping[str, Any]], exchange: str, outlet: Outlet
-    ) -> list[Outgoing]:
+    ) -> list[Placed]:
         now = Clock().now()
-        messages: list[Outgoing] = []
+        messages: list[Placed] = []
         for row in rows:
+            position = row["position"]
             try:
                 message = message_of(row, exchange, now)
             except (PayloadError, msgspec.MsgspecError, ValueError, TypeError) as error:
-                outlet.refuse(str(row.get("message_id")), str(error))
+                outlet.refuse(position, str(row.get("message_id")), str(error))
                 continue
             if not expired(message, now):
-                messages.append(message)
+                messages.append((position, message))
             elif self.expired:
-                messages.append(msgspec.structs.replace(message, expires_at=None))
+                messages.append((position, msgspec.structs.replace(message, expires_at=None)))
             else:
                 outlet.report.expired += 1
         return messages
@@ -120,7 +125,7 @@ class Outlet:
         self._connection = connection
         self._patience = settings.publish_timeout
 
-    async def send(self, messages: Sequence[Outgoing]) -> None:
+    async def send(self, messages: Sequence[Placed]) -> None:
         """Return when each is stored or refused. Raises `ConnectionLost` or `PublishError` when
         that cannot be known."""
         trouble: QueueError | None = None
@@ -137,43 +142,43 @@ class Outlet:
                 raise PublishError(within, outcome="unknown") from None
             raise ConnectionLost(f"{within}: {trouble.message}", broker=trouble.broker) from None
 
-    def refuse(self, message_id: str, reason: str) -> None:
+    def refuse(self, position: int, message_id: str, reason: str) -> None:
         """Take note of one that is certainly not stored."""
         self.report.refused += 1
+        self.report.positions.append(position)
         if len(self.report.refusals) < TOLD:
             self.report.refusals.append((message_id, reason))
 
-    async def _try(self, messages: list[Outgoing]) -> tuple[list[Outgoing], QueueError | None]:
+    async def _try(self, messages: list[Placed]) -> tuple[list[Placed], QueueError | None]:
         """Send once; those that there is no answer for, and why."""
         driver = await self._connection.ready()
         try:
-            receipts = await driver.send(messages)
+            receipts = await driver.send([message for _, message in messages])
         except ConnectionLost as error:
             self._connection.lost(driver, error)
             return messages, error
         except QueueError as error:  # nothing was sent, because of one of them
             if len(messages) > 1:
                 return await self._try_apart(messages)
-            self.refuse(messages[0].id, error.message)
+            ((position, message),) = messages
+            self.refuse(position, message.id, error.message)
             return [], None
-        left: list[Outgoing] = []
+        left: list[Placed] = []
         trouble: QueueError | None = None
-        for message, receipt in zip(messages, receipts, strict=True):
+        for (position, message), receipt in zip(messages, receipts, strict=True):
             if isinstance(receipt, Accepted):
                 self.report.sent += 1
                 self.report.size += len(message.body)
             elif isinstance(receipt, Rejected):
-                self.refuse(message.id, receipt.error.message)
+                self.refuse(position, message.id, receipt.error.message)
             else:
-                left.append(message)
+                left.append((position, message))
                 trouble = receipt.error
         if isinstance(trouble, ConnectionLost):
             self._connection.lost(driver, trouble)
         return left, trouble
 
-    async def _try_apart(
-        self, messages: list[Outgoing]
-    ) -> tuple[list[Outgoing], QueueError | None]:
+    async def _try_apart(self, messages: list[Placed]) -> tuple[list[Placed], QueueError | None]:
         """Send in halves, which shows whose fault it is; in order, so one after the other."""
         half = len(messages) // 2
         left, trouble = await self._try(messages[:half])
@@ -189,6 +194,7 @@ _SCHEMA = pa.schema(
         ("expired", pa.int64()),
         ("size", pa.int64()),
         ("refusals", pa.string()),
+        ("positions", pa.list_(pa.int64())),
         ("trouble", pa.string()),
         ("lost", pa.bool_()),
     ]

@@ -39,12 +39,12 @@ def replay_of(ledger: Ledger) -> Replay:
     """The replay in a folder."""
     plan, done, paused = ledger.plan(), ledger.done(), ledger.paused()
     state: State
-    if len(done) >= len(plan.chunks):
-        state = "done"
-    elif ledger.running:
+    if ledger.running:
         state = "running"
     elif paused is not None:
         state = "paused"
+    elif len(done) >= len(plan.chunks):
+        state = "done"
     else:
         state = "interrupted" if done else "planned"
     return Replay(
