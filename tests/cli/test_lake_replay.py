@@ -103,6 +103,18 @@ def test_refusals_are_told_one_by_one_and_are_a_no(
     )
 
 
+def test_the_command_to_go_on_names_the_broker_and_no_password(
+    spark: SparkSession, shell: Shell, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("lake", "replay", "lake", "--to", "billing", "--no-ingest", "--dry-run", "--expired")
+    url = "amqp://ada:s3cret@rabbit/shop"
+    told = shell.ok(*asked, "--url", url)
+    assert " --url amqp://ada@rabbit/shop --expired\n" in told
+    assert "s3cret" not in told
+    monkeypatch.setenv("QUEUECRAFT_CONNECTION_SHOP_URL", url)
+    assert " --connection shop --expired\n" in shell.ok(*asked, "--connection", "shop")
+
+
 @pytest.mark.parametrize(
     ("args", "code", "told"),
     [

@@ -342,6 +342,29 @@ def test_a_chunk_noted_without_saying_which_were_refused_goes_again_as_a_whole(
     assert broker.ids("billing") == [f"m-{n:05}" for n in range(5)]
 
 
+def test_it_does_not_go_on_at_another_broker(
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = archive(tmp_path / "lake", [captured(n) for n in range(8)])
+    other = Broker(f"local://{tmp_path / 'other.db'}")
+    for each in (broker, other):
+        each.declare("billing")
+    monkeypatch.setenv("QUEUECRAFT_CONNECTION_SHOP_URL", broker.url)
+    monkeypatch.setenv("QUEUECRAFT_CONNECTION_TEST_URL", other.url)
+    made = plan(spark, lake, Question(to="billing", canary=2, chunk=3))
+    with failing("replay.after_ledger"), pytest.raises(Failed):
+        execute(spark, lake, made.id, connection="shop")
+    with pytest.raises(ConfigError, match=r"began at .*queue\.db \(connection 'shop'\).*plan"):
+        execute(spark, lake, made.id, connection="test")
+    assert other.ids("billing") == []
+    # By another name it is the same broker; and a replay that was begun before this was noted may
+    # go on anywhere.
+    assert execute(spark, lake, made.id, max_backlog=1).paused is not None
+    (Ledger.of(lake, made.id).folder / "broker.json").unlink()
+    assert execute(spark, lake, made.id, connection="test").done
+    assert len(other.ids("billing")) == 6
+
+
 @pytest.mark.faults
 @pytest.mark.parametrize("kind", ["rabbitmq", "redis"])
 def test_it_is_the_same_on_brokers_elsewhere(

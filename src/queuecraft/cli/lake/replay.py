@@ -28,6 +28,7 @@ from queuecraft.cli.moment import moment
 from queuecraft.cli.output import AsJson, note, say, say_json
 from queuecraft.cli.pairs import pairs
 from queuecraft.cli.report import NoIngest, opened
+from queuecraft.model import address
 from queuecraft.model.errors import ConfigError, QueueError
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ def replay(
         _show(plan, as_json=as_json)
         if not plan.messages:
             raise typer.Exit(ExitCode.NO)
-        again = f"queuecraft lake replay {shlex.quote(str(path))} --resume {plan.id}"
+        again = _command(path, plan.id, connection, url, expired=expired)
         if dry_run:
             if not as_json:
                 say(f"Nothing was sent. To send it: {again}")
@@ -206,6 +207,8 @@ def replay(
             limits = Limits(rate, max_failure_rate, max_backlog, expired=expired, force=force)
             try:
                 ended = _execute(spark, lake, plan, name, limits, draw)
+            except ConfigError:  # to go on like this is of no use
+                raise
             except QueueError:
                 note(f"to go on: {again}", as_json=as_json)
                 raise
@@ -275,6 +278,20 @@ def _planned(lake: Lake, replay_id: str, asked: Question, usual: int, *, dry_run
             "is said when it is planned"
         )
     return Ledger.of(lake, replay_id).plan()
+
+
+def _command(
+    path: Path, replay_id: str, connection: str | None, url: str | None, *, expired: bool
+) -> str:
+    """What goes on with a replay, at the same broker; a password is left to the person."""
+    words = ["queuecraft", "lake", "replay", str(path), "--resume", replay_id]
+    if connection is not None:
+        words += ["--connection", connection]
+    if url is not None:
+        words += ["--url", address.signed(address.bare(url), address.userinfo(url)[0], None)]
+    if expired:
+        words.append("--expired")
+    return shlex.join(words)
 
 
 def _check_queue(connection: str, queue: str) -> None:

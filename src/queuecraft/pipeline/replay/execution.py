@@ -14,6 +14,7 @@ import pyarrow as pa
 from queuecraft.failpoints import failpoint
 from queuecraft.model.errors import ConfigError, ConnectionLost, QueueError
 from queuecraft.pipeline.connections import DEFAULT, connection_settings, variables
+from queuecraft.pipeline.replay.destination import Destination
 from queuecraft.pipeline.replay.expression import reason
 from queuecraft.pipeline.replay.job import interruptible
 from queuecraft.pipeline.replay.ledger import Done, Ledger
@@ -106,7 +107,7 @@ def execute(
     Messages that have run out of time are left out; with `expired` they are sent, without an end.
 
     Raises `ConnectionLost` or `QueueError` when a chunk could not be sent to its end; executed
-    again, it goes on.
+    again, it goes on, and `ConfigError` if that would be at another broker.
     """
     _check_above_zero(rate=rate, tasks=tasks, max_backlog=max_backlog)
     site = Site.of(spark)
@@ -114,6 +115,9 @@ def execute(
     ledger = Ledger.of(lake, replay_id)
     with ledger.locked():
         plan = ledger.plan()
+        begun, here = ledger.destination(), Destination.of(connection, settings, plan)
+        if begun is not None and not begun.is_same(here):
+            raise _elsewhere(ledger, begun, here)
         target = Target.of(settings, plan)
         run = _Run(
             spark,
@@ -136,6 +140,8 @@ def execute(
         if not run.left:
             return run.progress
         target.check()
+        if begun is None:
+            ledger.begin(here)
         ledger.resume()
         return run.execute()
 
@@ -365,6 +371,14 @@ def _refusals(reports: Sequence[Row]) -> tuple[tuple[str, str], ...]:
     kind = tuple[tuple[str, str], ...]
     found = (msgspec.json.decode(each["refusals"], type=kind) for each in reports)
     return tuple(refusal for each in found for refusal in each)
+
+
+def _elsewhere(ledger: Ledger, begun: Destination, here: Destination) -> ConfigError:
+    return ConfigError(
+        f"replay {ledger.folder.name} began at {begun} (connection {begun.connection!r}), and this "
+        f"is {here}; name that broker, or plan the replay anew for this one; if they are the same "
+        f"broker, delete {ledger.broker}"
+    )
 
 
 def _check_above_zero(**values: float | None) -> None:

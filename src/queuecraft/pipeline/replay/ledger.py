@@ -17,6 +17,7 @@ import msgspec
 
 from queuecraft.model.errors import ConfigError, QueueError
 from queuecraft.pipeline.lake import Lake
+from queuecraft.pipeline.replay.destination import Destination
 from queuecraft.pipeline.replay.plan import Plan
 from queuecraft.pipeline.segments import make_folder, sync
 
@@ -88,6 +89,11 @@ class Ledger:
         return self.folder / "plan"
 
     @property
+    def broker(self) -> Path:
+        """The file that says where it goes."""
+        return self.folder / "broker.json"
+
+    @property
     def planned(self) -> bool:
         """Whether the plan is complete: this file is written last."""
         return self._plan.is_file()
@@ -118,6 +124,14 @@ class Ledger:
         """The positions of the messages that were refused of a chunk that was sent; None if it was
         noted without them."""
         return _read(self._noted(chunk), _Refused).positions
+
+    def destination(self) -> Destination | None:
+        """Where it goes, once something may have been sent."""
+        return _read(self.broker, Destination) if self.broker.is_file() else None
+
+    def begin(self, destination: Destination) -> None:
+        """Say where it goes, before anything does."""
+        _write(self.broker, destination)
 
     def paused(self) -> Paused | None:
         """Why it stopped by itself, if it did and was not resumed."""
