@@ -25,6 +25,7 @@ ANSWERS: dict[type[Frame], Callable[[], Frame]] = {
     commands.Confirm.Select: commands.Confirm.SelectOk,
     commands.Basic.Qos: commands.Basic.QosOk,
     commands.Basic.Consume: lambda: commands.Basic.ConsumeOk("tag"),
+    commands.Basic.Cancel: lambda: commands.Basic.CancelOk("tag"),
     commands.Queue.Declare: lambda: commands.Queue.DeclareOk("queue", 1, 2),
 }
 

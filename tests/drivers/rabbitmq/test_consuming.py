@@ -270,6 +270,86 @@ async def test_a_consumer_given_up_while_it_starts_receives_nothing_behind_our_b
     assert not channel.arrivals
 
 
+# -- stopping and resuming -------------------------------------------------------------------------
+
+
+async def consumers(broker: Broker) -> list[tuple[str, str | None]]:
+    """What was begun and ended, by their tags."""
+    await turn()
+    return [
+        (each.name, each.consumer_tag)
+        for _, each in broker.heard
+        if isinstance(each, commands.Basic.Consume | commands.Basic.Cancel)
+    ]
+
+
+@pytest.fixture
+async def stopped(broker: Broker) -> Consuming:
+    """A channel whose consumer was `me`."""
+    broker.silent.add(commands.Basic.Consume)
+    channel = Consuming(broker.wire)
+    starting = asyncio.create_task(channel.consume("billing", prefetch=5, tag="me"))
+    while not broker.commands(commands.Basic.Consume):
+        await turn()
+    broker.say(channel.number, commands.Basic.ConsumeOk("me"))
+    await starting
+    await channel.stop()
+    assert await consumers(broker) == [("Basic.Consume", "me"), ("Basic.Cancel", "me")]
+    broker.heard.clear()
+    return channel
+
+
+async def test_one_that_is_stopped_while_it_resumes_leaves_no_consumer_behind(
+    broker: Broker, stopped: Consuming
+) -> None:
+    resuming = asyncio.create_task(stopped.resume())
+    await turn()
+    stopping = asyncio.create_task(stopped.stop())
+    await turn()
+    broker.say(stopped.number, commands.Basic.ConsumeOk("me-1"))
+    await resuming
+    await stopping
+    assert await consumers(broker) == [("Basic.Consume", "me-1"), ("Basic.Cancel", "me-1")]
+    assert stopped.stopped
+
+
+async def test_one_that_is_resumed_while_it_stops_is_begun_again_as_another(
+    broker: Broker, stopped: Consuming
+) -> None:
+    broker.silent.add(commands.Basic.Cancel)
+    turns = [stopped.resume(), stopped.stop(), stopped.resume(), stopped.resume()]
+    tasks = [asyncio.create_task(each) for each in turns]
+    for answer in (
+        commands.Basic.ConsumeOk("me-1"),
+        commands.Basic.CancelOk("me-1"),
+        commands.Basic.ConsumeOk("me-2"),
+    ):
+        await turn()
+        broker.say(stopped.number, answer)
+    await asyncio.gather(*tasks)
+    assert await consumers(broker) == [
+        ("Basic.Consume", "me-1"),
+        ("Basic.Cancel", "me-1"),
+        ("Basic.Consume", "me-2"),
+    ]
+    assert not stopped.stopped
+
+
+async def test_a_stop_given_up_before_its_turn_has_stopped_nothing(
+    broker: Broker, stopped: Consuming
+) -> None:
+    resuming = asyncio.create_task(stopped.resume())
+    await turn()
+    stopping = asyncio.create_task(stopped.stop())
+    await turn()
+    stopping.cancel()
+    await turn()
+    broker.say(stopped.number, commands.Basic.ConsumeOk("me-1"))
+    await resuming
+    assert not stopped.stopped
+    assert stopped.lost is None
+
+
 # -- settling --------------------------------------------------------------------------------------
 
 

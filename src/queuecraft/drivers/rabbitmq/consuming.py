@@ -73,6 +73,8 @@ class Consuming(Channel):
         self._unsettled: dict[int, None] = {}  # tags, in order
         self._cancelled = False
         self._consume: commands.Basic.Consume | None = None
+        # One at a time: which tag to end is known only when the broker has said that it began.
+        self._changing = asyncio.Lock()
         self._stopped = False
         self._resumed = 0
         self._tag = ""
@@ -95,24 +97,26 @@ class Consuming(Channel):
 
     async def stop(self) -> None:
         """Be given nothing more until `resume`; what is held stays held."""
-        if not self._stopped and not self._cancelled:
-            self._stopped = True
-            await self.ask(commands.Basic.Cancel(self._tag), commands.Basic.CancelOk)
+        async with self._changing:
+            if not self._stopped and not self._cancelled:
+                self._stopped = True
+                await self.ask(commands.Basic.Cancel(self._tag), commands.Basic.CancelOk)
 
     async def resume(self) -> None:
         """Receive again, as another consumer. By the same tag, while something it was given before
         is still held, RabbitMQ before 3.10.9 and 3.11.1 delivers from a quorum queue what it cannot
         read, and closes the connection with INTERNAL_ERROR; and again after each reconnect, because
         what comes again is given back again."""
-        if self._stopped and (first := self._consume) is not None:
-            self._stopped = False
-            self._resumed += 1
-            again = Consume(
-                queue=first.queue,
-                consumer_tag=first.consumer_tag and f"{first.consumer_tag}-{self._resumed}",
-                exclusive=first.exclusive,
-            )
-            await self._begin(again)
+        async with self._changing:
+            if self._stopped and (first := self._consume) is not None:
+                self._stopped = False
+                self._resumed += 1
+                again = Consume(
+                    queue=first.queue,
+                    consumer_tag=first.consumer_tag and f"{first.consumer_tag}-{self._resumed}",
+                    exclusive=first.exclusive,
+                )
+                await self._begin(again)
 
     @property
     def stopped(self) -> bool:
