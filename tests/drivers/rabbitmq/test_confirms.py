@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -237,6 +238,41 @@ async def test_of_two_that_are_the_same_the_first_comes_back_first(
     broker.wire.data_received(returned(channel, "m"))
     broker.say(channel.number, commands.Basic.Ack(3, True))
     assert await states(task) == [RETURNED, RETURNED, TAKEN]
+
+
+class Watched(list[Parcel]):
+    """Parcels that count how often one of them is looked at."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[Parcel]:
+        for each in super().__iter__():
+            self.looks += 1
+            yield each
+
+    def __getitem__(self, at: Any) -> Any:
+        self.looks += 1
+        return super().__getitem__(at)
+
+
+@pytest.mark.parametrize("confirmed", ["at once", "in the end"])
+@pytest.mark.parametrize("routed", [0, 1, 4])
+async def test_however_many_come_back_each_parcel_is_looked_at_a_few_times(
+    broker: Broker, channel: Publishing, routed: int, confirmed: str
+) -> None:
+    parcels = Watched(parcel(str(at)) for at in range(300))
+    back = [at for at in range(len(parcels)) if at % 5 >= routed]
+    task = asyncio.create_task(channel.publish(parcels))
+    await turn()
+    for at in back:
+        broker.wire.data_received(returned(channel, str(at)))
+        if confirmed == "at once":
+            broker.say(channel.number, commands.Basic.Ack(at + 1))
+    broker.say(channel.number, commands.Basic.Ack(len(parcels), True))
+    found = await states(task)
+    assert [at for at, state in enumerate(found) if state == RETURNED] == back
+    assert found.count(TAKEN) == len(parcels) - len(back)
+    assert parcels.looks <= 3 * len(parcels)
 
 
 async def test_a_message_without_an_id_is_known_by_its_way(

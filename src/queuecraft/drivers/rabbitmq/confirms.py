@@ -42,7 +42,7 @@ class Flight:
     routed; those still open when the channel is lost stay so. What AMQP cannot carry is refused
     without being sent; `unfit` says why."""
 
-    __slots__ = ("done", "error", "first", "left", "parcels", "states", "unfit")
+    __slots__ = ("_places", "done", "error", "first", "left", "parcels", "states", "unfit")
 
     def __init__(self, first: int, parcels: Sequence[Parcel]) -> None:
         self.first = first
@@ -50,6 +50,7 @@ class Flight:
         self.left = len(parcels)
         self.states = bytearray(len(parcels))
         self.unfit: dict[int, ValueError] = {}
+        self._places: dict[tuple[str, str, str | None], list[int]] | None = None
         self.error: ConnectionLost | None = None
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -66,6 +67,20 @@ class Flight:
                 self.left -= 1
         if not self.left and not self.done.done():
             self.done.set_result(None)
+
+    def came_back(self, exchange: str, routing_key: str, message_id: str | None) -> bool:
+        """Note it of the first open one that went that way; whether there is one."""
+        if self._places is None:  # few flights need it, and those may have thousands come back
+            self._places = {}
+            for at in reversed(range(len(self.parcels))):
+                self._places.setdefault(self.parcels[at][:3], []).append(at)
+        places = self._places.get((exchange, routing_key, message_id))
+        while places:
+            at = places.pop()
+            if self.states[at] == OPEN:
+                self.states[at] = _RETURNING
+                return True
+        return False
 
 
 class Publishing(Channel):
@@ -197,15 +212,8 @@ class Publishing(Channel):
         publishing, so it is the first open one of that id that went that way: the retries of two
         queues have the same id."""
         for flight in self._flights:
-            for at, (its_exchange, its_key, its_id, _, _) in enumerate(flight.parcels):
-                if (
-                    its_id == message_id
-                    and its_key == routing_key
-                    and its_exchange == exchange
-                    and flight.states[at] == OPEN
-                ):
-                    flight.states[at] = _RETURNING
-                    return
+            if flight.left and flight.came_back(exchange, routing_key, message_id):
+                return
 
 
 def _unconfirmed(flight: Flight, patience: float) -> ConnectionLost:
