@@ -26,12 +26,15 @@ async def homecoming(scene: Scene, point: str) -> None:
     async def all_kept() -> bool:
         return (await qc.admin.inspect(KEPT)).ready == len(jobs)
 
+    async def none_kept() -> bool:
+        return (await qc.admin.inspect(KEPT)).ready == 0
+
     await until(all_kept)
     await scene.dies(scene.worker(environment={"QUEUECRAFT_FAILPOINT": point}))
     scene.worker()
     await scene.busy(scene.processes[-1])
+    await until(none_kept)
     await scene.finish()
-    assert (await qc.admin.inspect(KEPT)).ready == 0
 
 
 POINTS: Final[list[tuple[Death, str]]] = [

@@ -44,14 +44,12 @@ GLANCE: Final = 0.5  # seconds to wait for the next message that is said to be t
 
 
 @asynccontextmanager
-async def glance(
-    wire: Wire, queue: str, wanted: int, *, exclusive: bool = False
-) -> AsyncGenerator[Consuming]:
+async def glance(wire: Wire, queue: str, wanted: int) -> AsyncGenerator[Consuming]:
     """Hold the next so many messages of a queue, or as many as come. What is not acked within the
     block is back in its place after it."""
     channel = Consuming(wire)
     try:
-        await channel.consume(queue, prefetch=wanted, exclusive=exclusive)
+        await channel.consume(queue, prefetch=wanted)
         try:
             async with asyncio.timeout(GLANCE) as patience:
                 while len(channel.arrivals) < wanted and not channel.ended:

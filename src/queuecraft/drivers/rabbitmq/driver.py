@@ -93,6 +93,7 @@ class RabbitDriver(Driver):
         self._declarer: Declarer | None = None
         self._inspection: Inspection | None = None
         self._board: Noticeboard | None = None
+        self._latecomers: Latecomers | None = None
         self._subscriptions: dict[RabbitSubscription, None] = {}
         self._queues: dict[str, Queue] = {}
         self._exchanges: dict[str, Exchange] = {}
@@ -114,6 +115,7 @@ class RabbitDriver(Driver):
         self._publishing = channel
         self._board = Noticeboard(publishing, self._consuming, self._now)
         self._declarer = Declarer(self._consuming, self._address.declaring)
+        self._latecomers = Latecomers(self._consuming, self.send_parcels, self._target.clock)
         self._inspection = Inspection(
             self._consuming,
             self._management(credentials),
@@ -123,6 +125,9 @@ class RabbitDriver(Driver):
         )
 
     async def close(self) -> None:
+        if self._latecomers is not None:
+            await self._latecomers.finish()
+        latecomers, self._latecomers = self._latecomers, None
         publishing, self._publishing = self._publishing, None
         consuming, self._consuming = self._consuming, None
         self._declarer = self._inspection = self._board = None
@@ -130,7 +135,10 @@ class RabbitDriver(Driver):
         wires = [publishing.wire] if publishing is not None else []
         if consuming is not None:
             wires.append(consuming)
-        await asyncio.gather(*(wire.close() for wire in wires))
+        closing = [wire.close() for wire in wires]
+        if latecomers is not None:
+            closing.insert(0, latecomers.close())  # at once: a broker that is mute answers nobody
+        await asyncio.gather(*closing)
 
     async def prepare(self, exchanges: Sequence[Exchange]) -> None:
         await self._topology().exchanges(exchanges)
@@ -140,7 +148,7 @@ class RabbitDriver(Driver):
         await self._topology().queue(queue)
         self._queues[queue.name] = queue
         self._exchanges.update((each.exchange.name, each.exchange) for each in queue.bindings)
-        await self._latecomers().bring(queue)
+        self._look_for_latecomers(queue)
         if (dead := queue.dead_letters) is not None:
             self._queues.setdefault(dead.queue, Queue(dead.queue))
             self._exchanges.setdefault(dead.exchange, Exchange(dead.exchange))
@@ -151,7 +159,7 @@ class RabbitDriver(Driver):
         known = self._queues.get(queue) or Queue(queue)
         more = tuple(each for each in bindings if each not in known.bindings)
         self._queues[queue] = replace(known, bindings=known.bindings + more)
-        await self._latecomers().bring(Queue(queue, bindings=tuple(bindings)))
+        self._look_for_latecomers(Queue(queue, bindings=tuple(bindings)))
 
     async def unbind(self, queue: str, bindings: Sequence[Binding]) -> None:
         await self._topology().unbind(queue, bindings)
@@ -367,8 +375,9 @@ class RabbitDriver(Driver):
             raise _closed()
         return self._board
 
-    def _latecomers(self) -> Latecomers:
-        return Latecomers(self._wire(), self.send_parcels)
+    def _look_for_latecomers(self, queue: Queue) -> None:
+        if self._latecomers is not None:
+            self._latecomers.look_for(queue)
 
     def _look(self) -> Inspection:
         if self._inspection is None:

@@ -21,6 +21,8 @@ OVERHEAD: Final = 8  # bytes of a frame around its payload
 ROUTES: Final = 1024  # pairs of exchange and routing key that a channel remembers
 
 DELIVER: Final = 60 << 16 | 60
+GET_OK: Final = 60 << 16 | 71
+GET_EMPTY: Final = 60 << 16 | 72
 ACK: Final = 60 << 16 | 80
 NACK: Final = 60 << 16 | 120
 RETURN: Final = 60 << 16 | 50

@@ -17,6 +17,7 @@ def _unchecked(kind: type[F]) -> type[F]:
 Consume = _unchecked(commands.Basic.Consume)
 ExchangeBind = _unchecked(commands.Exchange.Bind)
 ExchangeDeclare = _unchecked(commands.Exchange.Declare)
+Get = _unchecked(commands.Basic.Get)
 QueueBind = _unchecked(commands.Queue.Bind)
 QueueDeclare = _unchecked(commands.Queue.Declare)
 QueueDelete = _unchecked(commands.Queue.Delete)
