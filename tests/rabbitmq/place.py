@@ -10,6 +10,8 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from queuecraft import Event, QueueCraft, Retry, Worker
+from queuecraft.drivers.rabbitmq import RabbitDriver, drivers
+from queuecraft.drivers.target import Target
 from tests.brokers.rabbitmq import RabbitMQ
 
 T = TypeVar("T")
@@ -26,6 +28,18 @@ class Order:
 order_placed = Event("order.placed", Order)
 order_paid = Event("order.paid", Order)
 number = Event("number", int)
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncGenerator[RabbitDriver]:
+    """A driver that is open while the block runs."""
+    (driver,) = drivers(Target(url))
+    assert isinstance(driver, RabbitDriver)
+    await driver.open()
+    try:
+        yield driver
+    finally:
+        await driver.close()
 
 
 @asynccontextmanager

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 
 import pytest
 
 from queuecraft import Message, QueueCraft, QueueError, Retry
 from queuecraft.admin import UnknownQueue
 from queuecraft.drivers.base import Outgoing, Queue, Receipt
-from queuecraft.drivers.rabbitmq import RabbitDriver, drivers, latecomers, login
+from queuecraft.drivers.rabbitmq import RabbitDriver, latecomers, login
 from queuecraft.drivers.rabbitmq.confirms import Parcel
 from queuecraft.drivers.rabbitmq.wire import Wire
-from queuecraft.drivers.target import Target
 from queuecraft.testing import Ledger, failing
-from tests.rabbitmq.place import Order, number, order_placed, running, until, until_ready
+from tests.rabbitmq.place import Order, number, opened, order_placed, running, until, until_ready
 
 KEPT = "qc.undelivered.dlq"
 
@@ -41,17 +39,6 @@ async def until_warned(caplog: pytest.LogCaptureFixture, text: str) -> None:
         return caplog.text
 
     await until(said, lambda log: text in log)
-
-
-@asynccontextmanager
-async def opened(url: str) -> AsyncGenerator[RabbitDriver]:
-    (driver,) = drivers(Target(url))
-    assert isinstance(driver, RabbitDriver)
-    await driver.open()
-    try:
-        yield driver
-    finally:
-        await driver.close()
 
 
 async def counted(driver: RabbitDriver, queue: str, messages: int) -> None:

@@ -9,8 +9,8 @@ import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from secrets import token_hex
 from urllib.parse import quote, urlsplit
@@ -30,7 +30,6 @@ from queuecraft.drivers.base import Binding, Outgoing, QueueInfo
 from queuecraft.drivers.rabbitmq import (
     RabbitDriver,
     consuming,
-    drivers,
     inspection,
     management,
     remembered,
@@ -38,13 +37,12 @@ from queuecraft.drivers.rabbitmq import (
 from queuecraft.drivers.rabbitmq.address import addresses
 from queuecraft.drivers.rabbitmq.inspection import Inspection
 from queuecraft.drivers.rabbitmq.management import Management, QueueState, Unanswered
-from queuecraft.drivers.target import Target
 from queuecraft.model.address import userinfo
 from queuecraft.model.queue import DeadLetterTarget
 from tests.brokers.certificates import Certificates
 from tests.brokers.management import quoted, vhost_of
 from tests.brokers.rabbitmq import RabbitMQ
-from tests.rabbitmq.place import interface, until
+from tests.rabbitmq.place import interface, opened, until
 
 EVENTS = Exchange("events")
 BILLING = Queue(
@@ -59,17 +57,6 @@ async def driver(rabbitmq: RabbitMQ, rabbitmq_url: str) -> AsyncIterator[RabbitD
     """A driver that is told where the interface is."""
     async with opened(f"{rabbitmq_url}?management={interface(rabbitmq)}") as driver:
         yield driver
-
-
-@asynccontextmanager
-async def opened(url: str) -> AsyncGenerator[RabbitDriver]:
-    (driver,) = drivers(Target(url))
-    assert isinstance(driver, RabbitDriver)
-    await driver.open()
-    try:
-        yield driver
-    finally:
-        await driver.close()
 
 
 async def info(driver: RabbitDriver, name: str) -> QueueInfo:

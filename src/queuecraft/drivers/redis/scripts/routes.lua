@@ -87,6 +87,7 @@ local function candidates(kind, exchange, key)
     end
     some[#some + 1] = member
   end
+  -- A trial: what is refused has written nothing, and does not let the rest of the script write.
   local kept = redis.pcall('HSET', index, '*', cmsgpack.pack(others))
   if type(kept) == 'table' and kept.err then
     return members
