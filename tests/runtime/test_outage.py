@@ -114,6 +114,20 @@ async def test_an_answer_missing_on_a_connection_that_stands_does_not_break_it(
         assert shop.driver.calls["open"] == 0
 
 
+class ShortOfMemory(Forgetful):
+    @property
+    def blocked(self) -> str | None:
+        return "low on memory"
+
+
+async def test_a_publish_that_a_blocked_broker_never_took_says_why(inline: bool) -> None:
+    async with Shop(drivers=[ShortOfMemory(inline=inline)]) as shop:
+        lost = shop.publish("lost-1")
+        await shop.clock.advance(31)
+        with pytest.raises(PublishError, match="took no messages within 30 s: low on memory"):
+            await lost
+
+
 async def test_an_answer_missing_again_and_again_is_asked_for_ever_more_seldom(
     inline: bool,
 ) -> None:

@@ -392,6 +392,8 @@ class Sender:
         error = QueueError(f"no answer from the broker {within}")
         if self._connection.current is None:
             error = QueueError(f"no connection {within}: {self._connection.last_error}")
+        elif reason := self._connection.blocked:
+            error = QueueError(f"the broker took no messages {within}: {reason}")
         self._fail(takewhile(lambda entry: entry.deadline <= now, self.entries), error)
         if self.entries:
             first = next(iter(self.entries))
