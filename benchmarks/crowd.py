@@ -79,7 +79,7 @@ def crowd(broker: Broker, file: Path | None = None) -> Generator[Crowd]:
                 yield Crowd(url, kafka.pid if kafka.private else None)
         case _:
             bare = broker == "rabbitmq-without-management"
-            with RabbitMQ.from_environment() as rabbit, rabbit.vhost() as url:
+            with RabbitMQ.from_environment(lasting=True) as rabbit, rabbit.vhost() as url:
                 parts = urlsplit(rabbit.management_url)
                 there = "no" if bare else f"{parts.scheme}://{parts.hostname}:{parts.port}"
                 pid = rabbit.pid if rabbit.private else None

@@ -44,7 +44,7 @@ def site(broker: str) -> Generator[Site]:
         case "file":
             yield Site(in_a_file, version=f"SQLite {apsw.sqlite_lib_version()}")
         case "rabbitmq":
-            with RabbitMQ.from_environment() as rabbitmq:
+            with RabbitMQ.from_environment(lasting=True) as rabbitmq:
                 if rabbitmq.private:
                     told = rabbitmq.ctl("version").split()[-1]
                     yield Site(rabbitmq.vhost, partial(of_rabbitmq, rabbitmq), f"RabbitMQ {told}")

@@ -10,8 +10,6 @@ from benchmarks.order import WrongCount
 from queuecraft import QueueCraft
 from tests.brokers.rabbitmq import RabbitMQ
 
-ITS_DEFAULT = "0.4"  # of the machine's memory
-
 _running: ContextVar[RabbitMQ] = ContextVar("the broker of the benchmarks")
 
 
@@ -21,9 +19,7 @@ def serving() -> Generator[None]:
 
     Raises `Unavailable` if there is none to be had here.
     """
-    with RabbitMQ.from_environment() as broker, sharing(broker):
-        if broker.private:  # with the memory of tests, thousands of queues would block publishers
-            broker.ctl("set_vm_memory_high_watermark", ITS_DEFAULT)
+    with RabbitMQ.from_environment(lasting=True) as broker, sharing(broker):
         yield
 
 

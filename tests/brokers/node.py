@@ -32,7 +32,7 @@ collect_statistics_interval = 250
 management.sample_retention_policies.global.minute = 1
 management.sample_retention_policies.basic.minute = 1
 management.sample_retention_policies.detailed.minute = 1
-vm_memory_high_watermark.absolute = 512MB
+vm_memory_high_watermark.{memory}
 disk_free_limit.absolute = 1MB
 raft.wal_max_size_bytes = 67108864
 log.console = false
@@ -51,8 +51,9 @@ class Node(Server):
     name = "RabbitMQ"
     patience = 50.0  # a start takes about five seconds; a busy machine may need some more
 
-    def __init__(self) -> None:
+    def __init__(self, *, lasting: bool = False) -> None:
         super().__init__()
+        self._lasting = lasting
         self._greeted = False
         self._environment: dict[str, str] = {}
 
@@ -113,6 +114,7 @@ class Node(Server):
             authority=self.certificates.authority,
             server=self.certificates.server,
             log=self.log,
+            memory="relative = 0.4" if self._lasting else "absolute = 512MB",
         )
         (self.folder / "rabbitmq.conf").write_text(settings, encoding="utf-8")
         (self.folder / "plugins").write_text(

@@ -24,19 +24,22 @@ class RabbitMQ(Broker[Node]):
     The management interface of that one is expected on port 15672, or where
     QUEUECRAFT_TEST_RABBITMQ_MANAGEMENT says. To stop it takes six seconds. To kill it may take one,
     until RabbitMQ has saved the names of new quorum queues, which it would forget otherwise, with
-    all they hold.
+    all they hold. A `lasting` one may use as much memory as in production, for those who measure:
+    thousands of queues would make a private one refuse to take messages.
     """
 
     variable = VARIABLE
 
-    def __init__(self, url: str | None = None, management_url: str | None = None) -> None:
-        super().__init__(Node(), url)
+    def __init__(
+        self, url: str | None = None, management_url: str | None = None, *, lasting: bool = False
+    ) -> None:
+        super().__init__(Node(lasting=lasting), url)
         self._management_url = management_url
 
     @classmethod
-    def from_environment(cls) -> Self:
+    def from_environment(cls, *, lasting: bool = False) -> Self:
         """The broker that the environment names, else a private one."""
-        return cls(cls.named(), os.environ.get(MANAGEMENT_VARIABLE) or None)
+        return cls(cls.named(), os.environ.get(MANAGEMENT_VARIABLE) or None, lasting=lasting)
 
     @property
     def url(self) -> str:
