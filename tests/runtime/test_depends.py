@@ -201,6 +201,18 @@ async def test_a_dependency_may_stand_anywhere_among_the_parameters(mock: MockQu
     ]
 
 
+async def test_a_dependency_may_be_keyword_only_beside_nothing_but_the_payload(
+    mock: MockQueueCraft,
+) -> None:
+    seen: list[str] = []
+
+    async def charge(order: Order, *, it: Annotated[str, Depends(plain)]) -> None:
+        seen.append(it)
+
+    assert await handled(mock, charge) == Acked()
+    assert seen == ["plain"]
+
+
 def test_a_dependency_may_have_a_name_as_a_type() -> None:
     async def charge(order: Order, it: Named) -> None: ...
 

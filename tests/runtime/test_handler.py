@@ -16,7 +16,7 @@ from queuecraft import ConfigError, Event, Message, QueueCraft
 from queuecraft.codec import Codec
 from queuecraft.model.envelope import Delivery, Outgoing
 from queuecraft.model.outcome import UnreadablePayload
-from queuecraft.runtime.handler import Handler, Middleware
+from queuecraft.runtime.handler import Handle, Handler, Middleware
 from queuecraft.runtime.threads import Threads
 from queuecraft.testing import message_of
 from tests.runtime.support import Order, order_placed
@@ -364,6 +364,30 @@ async def test_a_sync_function_runs_in_a_thread(call: Caller) -> None:
         return order, message.id, threading.current_thread() is threading.main_thread()
 
     assert await call(charge) == (ORDER, "m-1", False)
+
+
+async def test_middleware_that_steps_aside_changes_nothing(call: Caller) -> None:
+    def aside(handle: Handle) -> Handle:
+        return handle
+
+    def counted(handle: Handle) -> Handle:
+        async def counting(message: Message[Any]) -> object:
+            return 1, await handle(message)
+
+        return counting
+
+    async def charge(order: Order) -> Order:
+        return order
+
+    def charge_in_thread(order: Order) -> Order:
+        assert threading.current_thread() is not threading.main_thread()
+        return order
+
+    for function in (charge, charge_in_thread):
+        assert await call(function, middleware=(aside, aside)) == ORDER
+        assert await call(function, middleware=(aside, counted, aside)) == (1, ORDER)
+    with pytest.raises(UnreadablePayload):
+        await call(charge, b"{", middleware=(aside,))
 
 
 async def test_partials_keep_what_their_function_asks_for(call: Caller) -> None:

@@ -140,7 +140,20 @@ class Handler:
         decoder = codec.decoder(self.metadata.payload_type)
         function: Callable[..., Any] = self.function
 
-        if not self.sync and not middleware and self._arguments == (PAYLOAD,):
+        invoke = self._invoker(threads, keeper)
+        handle: Handle = invoke
+        for wrap in reversed(middleware):
+            wrapped: object = wrap(handle)
+            if inspect.iscoroutine(wrapped):
+                wrapped.close()
+                raise ConfigError(f"middleware {wrap!r} is async; only what it returns should be")
+            if not callable(wrapped):
+                raise ConfigError(f"middleware {wrap!r} returned {wrapped!r}, not a function")
+            handle = wrapped
+        chain = handle
+
+        plain = not self.sync and not self._asked and self._arguments == (PAYLOAD,)
+        if chain is invoke and plain:
 
             def call_with_payload(delivery: Delivery) -> Awaitable[object]:
                 sent = delivery.sent
@@ -152,21 +165,6 @@ class Handler:
                 return awaitable
 
             return call_with_payload
-
-        invoke = self._invoker(threads, keeper)
-        if not middleware:
-            return lambda delivery: invoke(Message(delivery, decoder, control))
-
-        handle: Handle = invoke
-        for wrap in reversed(middleware):
-            wrapped: object = wrap(handle)
-            if inspect.iscoroutine(wrapped):
-                wrapped.close()
-                raise ConfigError(f"middleware {wrap!r} is async; only what it returns should be")
-            if not callable(wrapped):
-                raise ConfigError(f"middleware {wrap!r} returned {wrapped!r}, not a function")
-            handle = wrapped
-        chain = handle
         return lambda delivery: chain(Message(delivery, decoder, control))
 
     def check(self, middleware: Sequence[Middleware]) -> None:
