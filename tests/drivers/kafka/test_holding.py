@@ -56,3 +56,36 @@ def test_what_is_given_back_is_another_delivery_unless_others_get_it() -> None:
     assert back is not mine[0]
     assert holding.finish([back]) == [back]
     assert not holding.handed([here, there])
+
+
+def test_nobody_waits_for_what_is_laid_aside_and_it_is_taken_up_unless_others_get_it() -> None:
+    holding, here, there = Holding(), place(0), place(1)
+    mine, leaving = deliveries(here, 1), deliveries(there, 1)
+    holding.hand_over([*mine, *leaving])
+    holding.lay_aside([*mine, *leaving])
+    assert not holding.handed([here, there])
+    there.leaving = True
+    assert holding.take_up([*mine, *leaving]) == mine
+    assert holding.handed([here])
+    assert holding.finish(mine) == []
+
+
+def test_nobody_waits_for_what_is_expected_and_kafka_is_told_of_it() -> None:
+    holding, here, there = Holding(), place(0), place(1)
+    mine, leaving = deliveries(here, 1), deliveries(there, 1)
+    holding.expect([*mine, *leaving])
+    assert not holding.handed([here, there])
+    assert holding.hands() == {here: {0}, there: {0}}
+    there.leaving = True
+    assert holding.take_up([*mine, *leaving]) == mine
+    assert holding.handed([here])
+    assert (holding.coming, holding.hands()) == (set(), {here: {0}})
+
+
+def test_what_was_expected_and_is_kept_back_is_ours_unless_others_get_it() -> None:
+    holding, here, there = Holding(), place(0), place(1)
+    mine, leaving = deliveries(here, 1), deliveries(there, 1)
+    holding.expect([*mine, *leaving])
+    there.leaving = True
+    assert holding.keep_back([*mine, *leaving]) == mine
+    assert (holding.coming, holding.held) == (set(), set())

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
@@ -219,6 +220,33 @@ class Cluster:
         """The next offset of each of these partitions."""
         latest: Any = OffsetSpec.latest
         return await self._offsets(spots, latest())
+
+    def ends_soon(self, spots: Iterable[Spot], within: float) -> dict[Spot, int]:
+        """The next offset of those of these partitions that tell it in time. Blocks: not for the
+        loop."""
+        latest: Any = OffsetSpec.latest
+        return self._soon(spots, latest(), within)
+
+    def lows_soon(self, spots: Iterable[Spot], within: float) -> dict[Spot, int]:
+        """The same of the first offset that is kept."""
+        earliest: Any = OffsetSpec.earliest
+        return self._soon(spots, earliest(), within)
+
+    def _soon(self, spots: Iterable[Spot], spec: Any, within: float) -> dict[Spot, int]:
+        wanted = {
+            TopicPartition(topic, number): spec
+            for topic, number in spots
+            if number < self.topics.get(topic, 0)
+        }
+        found: dict[Spot, int] = {}
+        if not wanted:
+            return found
+        with suppress(KafkaException):
+            futures = self._admin.list_offsets(wanted, request_timeout=within)
+            for each, future in futures.items():
+                with suppress(KafkaException, TimeoutError):
+                    found[each.topic, each.partition] = answer(future).offset
+        return found
 
     async def lows(self, spots: Sequence[Spot]) -> dict[Spot, int]:
         """The first offset of each of these partitions that is kept."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
@@ -18,6 +19,7 @@ from queuecraft.drivers.kafka.topology import Reader, Registry, Span, described,
 from queuecraft.failpoints import failpoint
 from queuecraft.model.errors import QueueError
 
+log: Final = logging.getLogger("queuecraft")
 _FOR_EVER: Final = {"retention.ms": "-1"}  # a dead letter stays until somebody has seen to it
 Note: TypeAlias = tuple[bytes, bytes | None]
 """A change of what is written down: about what, and how it is from now on."""
@@ -96,6 +98,19 @@ class Declarations:
                 notes.append((key_of("binding", queue, *there), value))
         await self._write(notes)
 
+    async def renew(self, queue: str, topics: Collection[str]) -> None:
+        """Give a queue all of these topics, which were deleted and made again since it was
+        bound."""
+        registry = await self.read("subscribe")
+        spans = registry.bindings.get(queue, {})
+        await self._write(
+            [
+                (key_of("binding", queue, *there), msgspec.json.encode(span.anew(topics)))
+                for there, (_, span) in spans.items()
+                if span.until is None and not span.since.keys().isdisjoint(topics)
+            ]
+        )
+
     async def delete(self, queue: str) -> None:
         """Have a queue no more, nor the topics that are only its own."""
         registry = await self.known(queue, "delete")
@@ -130,18 +145,42 @@ class Declarations:
     async def _bindings(
         self, registry: Registry, queue: str, bindings: Sequence[Binding]
     ) -> list[Note]:
-        """The notes of those that do not hold yet: they do from now on."""
+        """The notes of those that do not hold yet: they do from now on. What holds for a topic
+        that was deleted and made again holds for all of it."""
         notes: list[Note] = []
         known = registry.bindings.get(queue, {})
         await self._cluster.make_all(self._events(bindings))
+        held = {there: span for there, (_, span) in known.items() if span.until is None}
+        anew = await self._anew(held.values())
         for binding in bindings:
             there = (binding.exchange.name, binding.pattern)
-            if there not in known or known[there][1].until is not None:
+            span = held.get(there)
+            if span is None:
                 if is_pattern(binding):
                     await self._cluster.look("declare")  # what is there by now came before
                 since = await self._cluster.ends(self._names.bound(binding, self._cluster.topics))
                 notes.append((key_of("binding", queue, *there), msgspec.json.encode(Span(since))))
+            elif not span.since.keys().isdisjoint(anew):
+                value = msgspec.json.encode(span.anew(anew))
+                notes.append((key_of("binding", queue, *there), value))
         return notes
+
+    async def _anew(self, spans: Iterable[Span]) -> set[str]:
+        """The topics of these that end before they should begin."""
+        since = [
+            (topic, number, offset)
+            for span in spans
+            for topic, offsets in span.since.items()
+            for number, offset in enumerate(offsets)
+            if offset > 0 and number < self._cluster.topics.get(topic, 0)
+        ]
+        ends = await self._cluster.highs(list({(topic, number) for topic, number, _ in since}))
+        anew = {topic for topic, number, at in since if at > ends.get((topic, number), at)}
+        for topic in sorted(anew):
+            log.warning(
+                "kafka: topic %r was deleted and made again: who is bound to it is given all", topic
+            )
+        return anew
 
     def _events(self, bindings: Iterable[Binding]) -> dict[str, dict[str, str]]:
         """The topics that these ask for by name, which have no settings of their own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
@@ -29,10 +29,10 @@ from queuecraft.drivers.base import (
     Traits,
 )
 from queuecraft.drivers.kafka.address import Address
-from queuecraft.drivers.kafka.cluster import Cluster
+from queuecraft.drivers.kafka.cluster import Cluster, Spot
 from queuecraft.drivers.kafka.declarations import Declarations
 from queuecraft.drivers.kafka.envelope import Way, record_of
-from queuecraft.drivers.kafka.forwarding import AHEAD, Forwarder
+from queuecraft.drivers.kafka.forwarding import Forwarder
 from queuecraft.drivers.kafka.glance import Glance
 from queuecraft.drivers.kafka.inspection import Inspection
 from queuecraft.drivers.kafka.names import (
@@ -335,10 +335,23 @@ class KafkaDriver(Driver):
         """The event that the records of a topic are of, unless they say otherwise."""
         return (self.names.routing_key(exchange, topic) or "") if exchange else ""
 
-    async def wait_on_tiers(self) -> KafkaSubscription:
+    def ends_soon(self, spots: Iterable[Spot], within: float) -> Mapping[Spot, int]:
+        """Where these partitions end, as far as they tell in time. Blocks: not for the loop."""
+        return {} if self._there is None else self._there.ends_soon(spots, within)
+
+    def lows_soon(self, spots: Iterable[Spot], within: float) -> Mapping[Spot, int]:
+        """The same of where they begin."""
+        return {} if self._there is None else self._there.lows_soon(spots, within)
+
+    async def renew(self, queue: str, topics: Collection[str]) -> None:
+        """These topics of a queue were deleted and made again: what is bound is all of them."""
+        await self._declared.renew(queue, topics)
+        await self._follow()
+
+    async def wait_on_tiers(self, prefetch: int) -> KafkaSubscription:
         """Become one of those who move on what has waited."""
         tiers = self._tiers()
-        subscription = self._join("delayed messages", FORWARDERS, AHEAD, counting=False)
+        subscription = self._join("delayed messages", FORWARDERS, prefetch, counting=False)
         await subscription.follow(tiers)
         return subscription
 

@@ -7,6 +7,7 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
+from confluent_kafka import TIMESTAMP_CREATE_TIME
 
 from queuecraft.codec.headers import (
     CONTENT_ENCODING,
@@ -268,6 +269,13 @@ def _seconds(value: bytes | None) -> float | None:
     if value and value.isdigit() and len(value) < 16 and (number := int(value)) <= _LATEST:
         return number / 1000
     return None
+
+
+def stored(record: Message) -> float | None:
+    """When its producer has sent it; None if only the broker has dated it, whose clock may be
+    another than that of all who read it."""
+    kind, stamp = record.timestamp()
+    return stamp / 1000 if kind == TIMESTAMP_CREATE_TIME and 0 <= stamp <= _LATEST else None
 
 
 def _stamp(record: Message) -> float | None:

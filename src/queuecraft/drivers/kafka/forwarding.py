@@ -7,19 +7,19 @@ same topic again, or through another, until it is due; it is never early.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
-from collections.abc import Mapping
-from itertools import count
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from queuecraft.drivers.base import ACCEPTED, Delivery, Outgoing
+from queuecraft.drivers.base import ACCEPTED, Delivery, Outgoing, Receipt, Rejected
 from queuecraft.drivers.kafka.envelope import TO
 from queuecraft.drivers.kafka.names import TIERS
 from queuecraft.drivers.kafka.subscription import KafkaSubscription
 from queuecraft.drivers.kafka.topology import Reach
+from queuecraft.drivers.kafka.undelivered import REFUSALS, keep, pause
+from queuecraft.drivers.kafka.waiting import Waiting, tier_of
 from queuecraft.failpoints import failpoint
 from queuecraft.model.errors import QueueError
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from queuecraft.drivers.kafka.driver import KafkaDriver
 
 log: Final = logging.getLogger("queuecraft")
-AHEAD: Final = 5_000  # messages that are watched at a time
-TAKEN: Final = 500
+AHEAD: Final = 5_000  # messages of a tier that are watched at a time
+TAKEN: Final = 500  # at a time
 BATCH: Final = 100  # moved on at a time
 AT_RISK: Final = 200  # moved on and not committed: so many may come twice if we, or brokers, die
 AGAIN: Final = 0.5  # seconds until what could not be sent is tried again
@@ -40,8 +40,9 @@ class Forwarder:
     def __init__(self, driver: KafkaDriver) -> None:
         self._driver = driver
         self._subscription: KafkaSubscription | None = None
-        self._waiting: list[tuple[float, int, Delivery]] = []
-        self._number = count()
+        self._waiting = Waiting(AHEAD)
+        self._given_up = 0  # how often some of them have gone to others
+        self._refused: dict[Delivery, int] = {}  # how often
         self._moving: asyncio.Task[None] | None = None
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -72,7 +73,7 @@ class Forwarder:
     async def _serve(self) -> None:
         """Move on what is due, until something fails."""
         try:
-            self._subscription = await self._driver.wait_on_tiers()
+            self._subscription = await self._driver.wait_on_tiers(TAKEN + AT_RISK)
             while self._driver.lost is None:
                 await self._turn(self._subscription)
         except Exception:
@@ -82,20 +83,30 @@ class Forwarder:
     async def _leave(self) -> None:
         subscription, self._subscription = self._subscription, None
         self._waiting.clear()
+        self._refused.clear()
         if subscription is not None:
             await subscription.close()
 
     async def _turn(self, subscription: KafkaSubscription) -> None:
-        now = self._driver.clock.now()
-        wait = min(1.0, max(0.0, self._waiting[0][0] - now)) if self._waiting else 1.0
-        for delivery in await subscription.receive(TAKEN, wait):
-            heapq.heappush(self._waiting, (self._until(delivery), next(self._number), delivery))
-        now = self._driver.clock.now()
-        due: list[Delivery] = []
-        while self._waiting and self._waiting[0][0] <= now and len(due) < BATCH:
-            due.append(heapq.heappop(self._waiting)[2])
+        full = self._waiting.full
+        spared = [topic for topic in subscription.topics if tier_of(topic) in full] if full else ()
+        subscription.spare(spared)
+        now, first = self._driver.clock.now(), self._waiting.next
+        wait = 1.0 if first is None else min(1.0, max(0.0, first - now))
+        taken = await subscription.receive(TAKEN, wait)
+        # Whoever is given a partition of these may have it at once: there they wait as well.
+        subscription.lay_aside(taken)
+        for delivery in taken:
+            self._waiting.put(delivery, self._until(delivery))
+        if self._given_up != subscription.given_up:
+            self._given_up = subscription.given_up
+            self._waiting.forget()
+            self._done([each for each in self._refused if each.token[0].leaving])
+        due = self._waiting.take(self._driver.clock.now(), BATCH)
         if due:
             await subscription.committed(but=AT_RISK - len(due))
+            due = subscription.take_up(due)
+        if due:
             self._moving = asyncio.get_running_loop().create_task(self._move(subscription, due))
             await asyncio.shield(self._moving)
 
@@ -104,25 +115,55 @@ class Forwarder:
         failpoint("forward.before_send")
         receipts = await self._driver.pass_on(messages)
         failpoint("forward.after_send")
-        gone: list[Delivery] = []
-        for delivery, receipt in zip(due, receipts, strict=True):
-            if receipt is ACCEPTED:
-                gone.append(delivery)
-            else:  # its queue may be missing for a while
-                error = getattr(receipt, "error", None)
-                log.warning("kafka: delayed message %s stays: %s", delivery.sent.id, error)
-                later = self._driver.clock.now() + TIERS[1]
-                heapq.heappush(self._waiting, (later, next(self._number), delivery))
+        gone = [each for each, receipt in zip(due, receipts, strict=True) if receipt is ACCEPTED]
         if gone:
+            self._done(gone)
             await subscription.ack(gone)
+        if len(gone) < len(due):
+            stays = [pair for pair in zip(due, receipts, strict=True) if pair[1] is not ACCEPTED]
+            await self._put_off(subscription, stays)
+
+    async def _put_off(
+        self, subscription: KafkaSubscription, stays: Sequence[tuple[Delivery, Receipt]]
+    ) -> None:
+        """What is refused again and again is kept elsewhere; the rest is tried again later."""
+        refused: list[tuple[Delivery, Rejected]] = []
+        for delivery, receipt in stays:
+            error = getattr(receipt, "error", None)
+            log.warning("kafka: delayed message %s stays: %s", delivery.sent.id, error)
+            if isinstance(receipt, Rejected):  # its queue may be missing for a while
+                self._refused[delivery] = self._refused.get(delivery, 0) + 1
+                if self._refused[delivery] >= REFUSALS:
+                    refused.append((delivery, receipt))
+        kept: list[Delivery] = []
+        if refused:
+            letters = [(_as_meant(each.sent), receipt) for each, receipt in refused]
+            failpoint("forward.before_keep")
+            stored = await keep(self._driver, letters)
+            failpoint("forward.after_keep")
+            kept = [each for (each, _), it_is in zip(refused, stored, strict=True) if it_is]
+            self._done(kept)
+        if kept:
+            await subscription.ack(kept)
+        now, left = self._driver.clock.now(), [each for each, _ in stays if each not in kept]
+        for delivery in left:
+            self._waiting.put(delivery, now + pause(self._refused.get(delivery, 1)))
+        subscription.lay_aside(left)
+
+    def _done(self, deliveries: Iterable[Delivery]) -> None:
+        for each in deliveries if self._refused else ():
+            self._refused.pop(each, None)
 
     def _until(self, delivery: Delivery) -> float:
         """When it has to move on: when it is due, or when its time in this topic is over."""
-        place, _ = delivery.token
-        tier = TIERS[int(place.topic.rpartition(".")[2])]
+        place, _, stored = delivery.token
         now = self._driver.clock.now()
         due = delivery.sent.due_at
-        return now if due is None else min(due, now + tier)
+        if due is None:
+            return now
+        # It has waited in the topic already: many may have been before it.
+        since = now if stored is None else min(stored, now)
+        return min(due, since + TIERS[tier_of(place.topic)])
 
 
 def _as_meant(message: Outgoing) -> Outgoing:

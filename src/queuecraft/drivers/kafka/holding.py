@@ -18,6 +18,7 @@ class Holding:
     def __init__(self) -> None:
         self.changed = Condition()
         self.held: set[Delivery] = set()  # that somebody may be working on
+        self.coming: set[Delivery] = set()  # the same, once Kafka knows of it
         self.finished: list[dict[Place, list[int]]] = []  # which the thread does not know
         self.acked = 0  # records, from the first on
         self.noted = 0  # so many of them the thread knows of
@@ -27,6 +28,11 @@ class Holding:
         """Somebody works on these from now on."""
         self.held.update(deliveries)
 
+    def expect(self, deliveries: Iterable[Delivery]) -> None:
+        """Somebody works on these once Kafka knows that they are in hand: see `take_up`. Until then
+        it is no use to wait for them."""
+        self.coming.update(deliveries)
+
     def finish(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         """They need not come again; the stale ones, which others have by now."""
         finished: dict[Place, list[int]] = {}
@@ -35,7 +41,8 @@ class Holding:
         with self.changed:
             mine, stale = self._let_go(deliveries)
             for delivery in mine:
-                where, offset = delivery.token
+                token = delivery.token  # some say more than that
+                where, offset = token[0], token[1]
                 if where is not place:
                     place, offsets = where, finished.setdefault(where, [])
                 offsets.append(offset)
@@ -48,6 +55,25 @@ class Holding:
                 self.acked += sum(map(len, finished.values()))
             self.changed.notify_all()
         return stale
+
+    def lay_aside(self, deliveries: Sequence[Delivery]) -> None:
+        """Nobody works on these for now: others may get them meanwhile, and need not wait."""
+        with self.changed:
+            self.held.difference_update(deliveries)
+            self.changed.notify_all()
+
+    def take_up(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        """Somebody works on these now; those that are ours still."""
+        with self.changed:
+            mine = self.keep_back(deliveries)
+            self.held.update(mine)
+        return mine
+
+    def keep_back(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        """Nobody will work on these soon; those that are ours still."""
+        with self.changed:
+            self.coming.difference_update(deliveries)
+            return [each for each in deliveries if not each.token[0].leaving]
 
     def give_back(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         """Nobody works on these any more; those that are ours still, to be handed over again."""
@@ -73,9 +99,9 @@ class Holding:
         return not {delivery.token[0] for delivery in self.held}.isdisjoint(places)
 
     def hands(self) -> dict[Place, set[int]]:
-        """What somebody may be working on, by where it is."""
+        """What somebody may be working on or will be soon, by where it is."""
         hands: dict[Place, set[int]] = {}
-        for place, offset in (delivery.token for delivery in self.held):
+        for place, offset in (delivery.token for delivery in (*self.held, *self.coming)):
             hands.setdefault(place, set()).add(offset)
         return hands
 

@@ -91,8 +91,9 @@ class Inspection:
         rewound: list[Rewound] = []
         starts: list[TopicPartition] = []
         for spot, each in sorted(ahead.items()):
-            (topic, number), (low, _) = spot, bounds.get(spot, (0, 0))
-            start = max(found.get(spot, each.start), low, topics[topic].start(number))
+            (topic, number), (low, high) = spot, bounds.get(spot, (0, 0))
+            begins = topics[topic].begins(number, high)
+            start = max(found.get(spot, each.start), low, begins)
             if start < each.start:
                 count = each.start - start + len(each.finished)
                 rewound.append(Rewound(f"{topic}/{number}", count))
@@ -184,7 +185,7 @@ class Inspection:
 
 def _given(reach: Reach, partition: int, high: int) -> Stretch:
     """What of a partition was ever given to a queue."""
-    start, limit = reach.start(partition), reach.end(partition)
+    start, limit = reach.begins(partition, high), reach.end(partition)
     return Stretch(start, max(start, high if limit is None else min(high, limit)))
 
 

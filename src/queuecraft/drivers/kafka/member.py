@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
+    OFFSET_INVALID,
     Consumer,
     KafkaError,
     KafkaException,
@@ -17,7 +18,10 @@ from confluent_kafka import (
 )
 
 from queuecraft.drivers.base import Delivery
+from queuecraft.drivers.kafka import remade
+from queuecraft.drivers.kafka.cluster import Spot
 from queuecraft.drivers.kafka.commits import Commits
+from queuecraft.drivers.kafka.envelope import stored
 from queuecraft.drivers.kafka.holding import Holding
 from queuecraft.drivers.kafka.offsets import Progress, noted
 from queuecraft.drivers.kafka.place import Place
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 SLICE: Final = 0.1  # seconds after which a thread that waits looks whether it is still wanted
 MOST_AHEAD: Final = 20_000  # records of a partition taken while an older one is not finished
 WITHIN: Final = 10.0  # seconds for what has to be known of a partition that is given to us
+ENDS_WITHIN: Final = 3.0  # seconds to learn where it ends; without an answer it is as it was
 JOINED_WITHIN: Final = 3.0  # seconds to become a member, for one who wants records or to leave
 
 
@@ -50,8 +55,10 @@ class Member:
     ) -> None:
         self.plenty = False  # the last time we asked, there was all we asked for
         self.thinned = False  # some that were taken may be of places that others get
+        self.given_up = 0  # how often places were
         self.closing = False
         self.failed: Exception | None = None
+        self.spared: frozenset[str] = frozenset()  # topics of which nothing is wanted for now
         self.silent: set[Place] = set()  # that records came of, and Kafka does not know we have any
         self.suspecting: set[Place] = set()  # that somebody died with, and not all is finished
         self._driver = driver
@@ -88,6 +95,11 @@ class Member:
     def joining(self) -> bool:
         """Whether the group has not given us our share yet."""
         return self._joining or self._topics is not None
+
+    @property
+    def topics(self) -> Collection[str]:
+        """Those it is to be given."""
+        return self._reaches.keys()
 
     def follow(self, reaches: Mapping[str, Reach]) -> None:
         """Be given these topics from now on."""
@@ -185,7 +197,7 @@ class Member:
 
     def _take(self, records: list[Message]) -> list[Delivery]:
         taken: list[Delivery] = []
-        queue = self._queue
+        queue, dating = self._queue, self._most is None
         topic: str | None = None
         partition: int | None = None
         place: Place | None = None
@@ -213,19 +225,33 @@ class Member:
                 self.commits.add(place)
                 continue
             times = counts.get(offset, 0) if counts else 0
-            taken.append(Delivery(place.opener.open(record), queue, times, (place, offset)))
+            token = (place, offset, stored(record)) if dating else (place, offset)
+            taken.append(Delivery(place.opener.open(record), queue, times, token))
         for each in seen:
             if not each.announced and self._most is not None:
                 self.silent.add(each)
-            if not each.ahead and each.progress.gap > MOST_AHEAD:
-                each.ahead = True
-                self._ahead.add(each)
-                self._consumer.pause([TopicPartition(each.topic, each.partition)])
+        self._hold_up(each for each in seen if each.progress.gap > MOST_AHEAD)
         return taken
 
+    def _hold_up(self, places: Iterable[Place]) -> None:
+        """Take no more of these for now."""
+        waiting = [each for each in places if not each.ahead]
+        for each in waiting:
+            each.ahead = True
+        if waiting:
+            self._ahead.update(waiting)
+            self._consumer.pause([TopicPartition(each.topic, each.partition) for each in waiting])
+
     def _let_on(self) -> None:
-        """Go on with partitions that had to wait for an older record."""
-        resume = [each for each in self._ahead if each.progress.gap < MOST_AHEAD // 2]
+        """Go on with partitions that had to wait for an older record, unless they are spared."""
+        spared = self.spared
+        if spared:
+            self._hold_up(each for each in self._places.values() if each.topic in spared)
+        resume = [
+            each
+            for each in self._ahead
+            if each.progress.gap < MOST_AHEAD // 2 and each.topic not in spared
+        ]
         for each in resume:
             each.ahead = False
             self._ahead.discard(each)
@@ -263,11 +289,15 @@ class Member:
         try:
             there = consumer.committed(partitions, timeout=WITHIN)
             ends = [self._suspected_up_to(each) for each in there]
-        except KafkaException as error:  # nothing may leave this callback
+            there, beyond = self._beyond(there)
+        except KafkaException as error:
             self.failed = failure(error.args[0], "receive", self._queue)
             return
+        except Exception as error:  # nothing may leave this callback
+            self.failed = error.with_traceback(None)
+            return
         with self._changed:
-            starts = [self._begin(each, end) for each, end in zip(there, ends, strict=True)]
+            starts = [self._begin(each, end, beyond) for each, end in zip(there, ends, strict=True)]
         consumer.incremental_assign(starts)
         if self._paused:
             consumer.pause(starts)
@@ -280,10 +310,41 @@ class Member:
             return 0
         return self._consumer.get_watermark_offsets(committed, timeout=WITHIN)[1]
 
-    def _begin(self, committed: TopicPartition, end: int) -> TopicPartition:
+    def _beyond(self, there: list[TopicPartition]) -> tuple[list[TopicPartition], Set[Spot]]:
+        """Where to go on, and the partitions that begin anew, as they end before that."""
+        starts = remade.starts(there, self._reaches)
+        short = remade.short(starts, self._driver.ends_soon(starts, ENDS_WITHIN) if starts else {})
+        if not short:
+            return there, short.keys()
+        lows = self._driver.lows_soon(short, ENDS_WITHIN)
+        cut = remade.cut(there, self._reaches, short, lows)
+        remade.tell(self._queue, starts, short, cut)
+        there = [
+            each
+            if (end := cut.get((each.topic, each.partition))) is None
+            else TopicPartition(each.topic, each.partition, end)
+            for each in there
+        ]
+        beyond = short.keys() - cut.keys()
+        topics = {topic for topic, _ in beyond}
+        if any(self._reach(topic).since for topic in topics):
+            # Before anything is committed there: that would be below where the binding begins, and
+            # not count for who comes next.
+            renewing = self._driver.renew(self._queue, topics)
+            asyncio.run_coroutine_threadsafe(renewing, self._loop).result(WITHIN)
+        return there, beyond
+
+    def _reach(self, topic: str) -> Reach:
+        return self._reaches.get(topic) or Reach()
+
+    def _begin(self, committed: TopicPartition, end: int, beyond: Set[Spot]) -> TopicPartition:
         """Have a partition from now on; where it is read from."""
         topic, partition, offset = committed.topic, committed.partition, committed.offset
-        reach = self._reaches.get(topic) or Reach()
+        reach = self._reach(topic)
+        if any(topic == each for each, _ in beyond):
+            reach = Reach(reach.exchange)
+        if (topic, partition) in beyond:
+            offset = OFFSET_INVALID
         mark, finished, suspects = -1, list[int](), Suspects()
         if offset >= reach.start(partition):
             mark, finished = offset, noted(offset, committed.metadata)
@@ -332,6 +393,7 @@ class Member:
             for place in places:
                 place.leaving = True
             self.thinned = True
+            self.given_up += 1
             self.suspecting.difference_update(places)
         self.silent.difference_update(places)
         self._ahead.difference_update(places)

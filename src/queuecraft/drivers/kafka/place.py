@@ -46,7 +46,7 @@ class Place:
         self.progress = progress
         self.suspects = suspects
         self.announced = False  # Kafka knows that we have of it what we want
-        self.ahead = False  # it waits for an older record, and is paused
+        self.ahead = False  # of it no more is wanted for now, and it is paused
         self.leaving = False  # nothing of it is handed over any more
         self.gone = False  # others have it
 

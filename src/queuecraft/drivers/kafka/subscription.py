@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import monotonic
@@ -75,6 +75,28 @@ class KafkaSubscription(Subscription):
         self._member.follow(reaches)
         if self._keeping is None:
             self._keep_alive()
+
+    @property
+    def topics(self) -> Collection[str]:
+        """Those it follows."""
+        return self._member.topics
+
+    def spare(self, topics: Collection[str]) -> None:
+        """Want nothing of these for now; a little may come still."""
+        self._member.spared = frozenset(topics)
+
+    @property
+    def given_up(self) -> int:
+        """How often partitions went to others."""
+        return self._member.given_up
+
+    def lay_aside(self, deliveries: Sequence[Delivery]) -> None:
+        """Work on these only after `take_up`: while they wait, others may get their partitions."""
+        self._holding.lay_aside(deliveries)
+
+    def take_up(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        """Work on these now; on those that others have not got meanwhile."""
+        return self._holding.take_up(deliveries)
 
     # -- the seam ------------------------------------------------------------------------------
 
@@ -153,6 +175,7 @@ class KafkaSubscription(Subscription):
             leaving = self._loop.run_in_executor(self._polling, self._member.leave)
             self._polling.shutdown(wait=False)
             self._holding.held.clear()
+            self._holding.coming.clear()
             self._ready.clear()
         # It is not called off, even if its thread is still busy. But librdkafka may never come to
         # an end with a member that its group has thrown out.
@@ -167,7 +190,7 @@ class KafkaSubscription(Subscription):
     def _room(self, limit: int) -> int:
         """How many may be handed over now. What is acked and not committed comes again if we die,
         and counts like what is held: no more than `prefetch` are ever handled twice."""
-        held = len(self._holding.held)
+        held = len(self._holding.held) + len(self._holding.coming)
         return max(0, min(limit, self._prefetch - held - self._uncommitted))
 
     @property
@@ -190,18 +213,19 @@ class KafkaSubscription(Subscription):
             await asyncio.sleep(seconds)
 
     async def _hand_over(self, limit: int) -> list[Delivery]:
-        taken = self._take(limit)
-        member = self._member
-        if not (taken and (member.silent or member.suspecting or self._exact)):
+        member, holding = self._member, self._holding
+        telling = bool(member.silent or member.suspecting or self._exact)
+        taken = self._take(limit, holding.expect if telling else holding.hand_over)
+        if not (taken and telling):
             return taken
-        exactly = any(each.redeliveries for each in self._holding.held)
+        exactly = any(each.redeliveries for each in (*holding.held, *holding.coming))
         try:
             heard = await self._announce(exactly=exactly)
         except BaseException:
-            self._ready[:0] = self._holding.give_back(taken)
+            self._ready[:0] = holding.keep_back(taken)
             raise
         self._exact = exactly or not heard  # while it is not heard, a death may blame others
-        return taken
+        return holding.take_up(taken)
 
     async def _announce(self, *, exactly: bool) -> bool:
         """Let Kafka know what is in hand; whether it has heard."""
@@ -210,7 +234,7 @@ class KafkaSubscription(Subscription):
         announce = partial(self._member.announce, exactly=exactly)
         return await self._loop.run_in_executor(self._polling, announce)
 
-    def _take(self, limit: int) -> list[Delivery]:
+    def _take(self, limit: int, give: Callable[[Sequence[Delivery]], None]) -> list[Delivery]:
         with self._holding.changed:
             if self._member.thinned:
                 self._member.thinned = False
@@ -218,7 +242,7 @@ class KafkaSubscription(Subscription):
             room = self._room(limit)
             taken = self._ready[:room]
             del self._ready[:room]
-            self._holding.hand_over(taken)
+            give(taken)
         return taken
 
     def _check(self) -> None:

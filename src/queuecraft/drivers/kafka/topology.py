@@ -6,7 +6,7 @@ record, so that two who declare the same at once do no harm.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
@@ -40,6 +40,12 @@ class Span(msgspec.Struct, omit_defaults=True):
     until: Offsets | None = None
     """Set when it was unbound."""
 
+    def anew(self, topics: Collection[str]) -> Span:
+        """The same, but that these came later."""
+        return Span(
+            {topic: since for topic, since in self.since.items() if topic not in topics}, self.until
+        )
+
 
 class Kept(msgspec.Struct, omit_defaults=True):
     """A queue, and where its dead letters go: an exchange, a routing key, and so a queue."""
@@ -63,6 +69,12 @@ class Reach:
     def start(self, partition: int) -> int:
         """Where it begins."""
         return self.since[partition] if partition < len(self.since) else 0
+
+    def begins(self, partition: int, end: int) -> int:
+        """The same, of a partition that ends there now. If that is before it begins, the topic was
+        deleted and made again, and all of it came later."""
+        start = self.start(partition)
+        return 0 if start > end and self.until is None else start
 
     def end(self, partition: int) -> int | None:
         """Before what it ends; None if it goes on."""
