@@ -120,6 +120,51 @@ async def test_a_network_that_swallows_everything_is_noticed(place: Place) -> No
 
 
 @MODES
+async def test_a_close_that_is_given_up_gives_everything_back(place: Place, mode: str) -> None:
+    with Proxy.to(place.url) as proxy:
+        driver = await place.driver(mode, url=proxy.url(place.url))
+        await driver.declare(Queue("billing"))
+        await sent(driver, *(to("billing", f"m-{n}") for n in range(5)))
+        consumer = await driver.subscribe(Queue("billing"), prefetch=4)
+        await received(consumer, 2)
+        proxy.delay(3600, to="client")
+        receiving = asyncio.create_task(consumer.receive(2, 100))
+        await asyncio.sleep(0)
+        receiving.cancel()  # the server gives it two more all the same
+        await give_up(asyncio.create_task(consumer.close()), proxy)
+        (info,) = await driver.inspect(["billing"])
+        assert (info.ready, info.in_flight, info.consumers) == (5, 0, 0)
+        other = await driver.subscribe(Queue("billing"), prefetch=10)
+        assert ids(await received(other, 5)) == ["m-0", "m-1", "m-2", "m-3", "m-4"]
+
+
+async def test_a_close_that_is_given_up_leaves_nobody_behind_at_most_once(place: Place) -> None:
+    with Proxy.to(place.url) as proxy:
+        url = proxy.url(place.url)
+        driver = await place.driver(url=url, redis_delivery="at-most-once")
+        await driver.declare(Queue("billing"))
+        await sent(driver, to("billing", "m-0"), to("billing", "m-1"))
+        consumer = await driver.subscribe(Queue("billing"), prefetch=2)
+        await received(consumer, 2)
+        proxy.delay(3600, to="client")
+        await give_up(asyncio.create_task(consumer.close()), proxy)
+        (info,) = await driver.inspect(["billing"])
+        assert info.consumers == 0
+
+
+async def give_up(closing: asyncio.Task[None], proxy: Proxy) -> None:
+    """Cancel a close that waits for the server, which answers after that."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not closing.done()
+    closing.cancel()
+    await asyncio.sleep(0)
+    proxy.restore()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+
+
+@MODES
 @pytest.mark.parametrize("size", [0, 1, 30, 300, 3000])
 async def test_a_connection_cut_in_the_middle_of_a_reply_loses_nothing(
     place: Place, mode: str, size: int

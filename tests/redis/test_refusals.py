@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 
 import pytest
 
+from queuecraft import QueueCraft, Retry
 from queuecraft.drivers.base import Queue, Rejected
 from queuecraft.drivers.redis import drivers
 from queuecraft.drivers.target import Target
+from queuecraft.facts import Reconnected
 from queuecraft.model.errors import ConfigError, ConnectionLost, PublishError, QueueError
+from queuecraft.testing import Ledger
 from tests.brokers.redis import RedisServer
 from tests.redis.place import Place, bound, emptied, event, eventually, ids, received, sent, to
 
@@ -19,6 +24,16 @@ def small() -> Iterator[RedisServer]:
     """A server whose memory can be taken away."""
     with RedisServer({"maxmemory-policy": "noeviction"}) as server:
         yield server
+
+
+@contextmanager
+def out_of_memory(server: RedisServer) -> Generator[None]:
+    """It has used up what it may use."""
+    server.call("CONFIG", "SET", "maxmemory", "1")
+    try:
+        yield
+    finally:
+        server.call("CONFIG", "SET", "maxmemory", "0")
 
 
 @pytest.mark.parametrize("mode", ["list", "stream"])
@@ -52,6 +67,73 @@ async def test_a_server_out_of_memory_rejects_and_workers_empty_it(
     finally:
         small.call("CONFIG", "SET", "maxmemory", "0")
         await place.close()
+
+
+@pytest.mark.parametrize("mode", ["list", "stream"])
+async def test_a_worker_that_is_started_without_memory_empties_its_queue(
+    small: RedisServer, mode: str
+) -> None:
+    seen = Ledger()
+    url = f"{small.url}?prefix=started-{mode}&mode={mode}"
+    async with QueueCraft(url) as qc:
+        await qc.admin.declare("billing", "order.placed")
+        await qc.publish_many("order.placed", range(5))
+    qc = QueueCraft(url)
+    billing = qc.worker("billing").on("order.placed", seen.recording("billing"))
+    with out_of_memory(small):
+        async with qc:
+            await billing.start()
+            await seen.wait_for(billing=5)
+            with pytest.raises(PublishError, match="out of memory") as refused:
+                await qc.publish("order.placed", 5)
+            assert refused.value.outcome == "rejected"
+            await billing.stop()
+            info = await qc.admin.inspect("billing")
+    assert (info.ready, info.in_flight) == (0, 0)
+
+
+@pytest.mark.parametrize("mode", ["list", "stream"])
+async def test_what_fails_without_memory_is_retried_and_kept_and_the_worker_goes_on(
+    small: RedisServer, mode: str
+) -> None:
+    seen = Ledger()
+    once = Retry(max_retries=1, initial_delay=0.01)
+    qc = QueueCraft(f"{small.url}?prefix=failing-{mode}&mode={mode}", retry=once)
+    billing = qc.worker("billing").on("order.placed", seen.failing("billing", times=None))
+
+    async def are_dead() -> bool:
+        return (await qc.admin.inspect("billing")).dead == 3
+
+    async with qc:
+        await qc.publish_many("order.placed", range(3))
+        with out_of_memory(small):
+            await billing.start()
+            await seen.wait_for(billing=6)
+            await eventually(are_dead)
+            assert billing.paused is None
+            await billing.stop()
+    assert sorted(seen.attempts("billing")) == [1, 1, 1, 2, 2, 2]
+
+
+async def test_a_publish_after_a_reconnect_without_memory_is_refused_and_does_not_wait(
+    small: RedisServer,
+) -> None:
+    seen, again = Ledger(), asyncio.Event()
+    qc = QueueCraft(f"{small.url}?prefix=again&mode=list", reconnect_delay=0.05)
+    qc.observe(Reconnected, lambda _: again.set())
+    billing = qc.worker("billing").on("order.placed", seen.recording("billing"))
+    async with qc:
+        await billing.start()
+        await qc.publish("order.placed", 1)
+        await seen.wait_for(billing=1)
+        with out_of_memory(small):
+            small.call("CLIENT", "KILL", "TYPE", "normal")
+            async with asyncio.timeout(5):
+                await again.wait()
+            with pytest.raises(PublishError, match="out of memory") as refused:
+                await qc.publish("order.placed", 2)
+            assert refused.value.outcome == "rejected"
+        await billing.stop()
 
 
 async def test_a_server_that_evicts_is_warned_of(

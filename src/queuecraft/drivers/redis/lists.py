@@ -91,6 +91,8 @@ class ForgetfulSubscription(ListSubscription):
 
     async def close(self) -> None:
         held = [each for each in self.held if each not in self.unseen]
-        if held and not self.closed and self.client.lost is None:
-            await self.release(held)
-        await super().close()
+        try:
+            if held and not self.closed and self.client.lost is None:
+                await self.release(held)
+        finally:
+            await super().close()

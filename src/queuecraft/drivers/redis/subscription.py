@@ -136,14 +136,9 @@ class RedisSubscription(Subscription):
         self.look_again()
         self.driver.watch.disarm(self._keys, self._changed)
         if self.client.lost is None:
-            if self._taking is not None:
-                await asyncio.wait([self._taking])
-            # What nobody was given is not held against it.
-            unseen, self.unseen = self.unseen, []
             try:
-                if unseen and self.client.lost is None:
-                    await self.give_back(unseen)
-            finally:
+                await self._give_back_unseen()
+            finally:  # also of one that is cancelled: nobody else would give back what it holds
                 await self.driver.leave(self)
         self.held.clear()
 
@@ -281,6 +276,14 @@ class RedisSubscription(Subscription):
     def room(self, limit: int) -> int:
         """How many more may be taken, at most `limit`."""
         return min(limit, self._prefetch - len(self.held))
+
+    async def _give_back_unseen(self) -> None:
+        """What nobody was given is not held against it."""
+        if self._taking is not None:
+            await asyncio.wait([self._taking])
+        unseen, self.unseen = self.unseen, []
+        if unseen and self.client.lost is None:
+            await self.give_back(unseen)
 
     # -- waiting -------------------------------------------------------------------------------
 

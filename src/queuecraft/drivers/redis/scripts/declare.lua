@@ -45,6 +45,7 @@ if to ~= '' and not registered(to) then
   return { 'missing', to }
 end
 
+begin() -- a worker has to declare its queue before it can empty it
 local changed = false
 local function make(name, value)
   if redis.call('HSETNX', base .. 'queues', name, value) == 1 then

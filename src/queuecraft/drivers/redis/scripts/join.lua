@@ -6,6 +6,7 @@ local as = registered(queue)
 if not as then
   return redis.error_reply('NOQUEUE there is none')
 end
+begin() -- who consumes makes room
 local at = now()
 reap(at)
 local key = base .. 'consumers:' .. queue

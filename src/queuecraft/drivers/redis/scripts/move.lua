@@ -15,7 +15,10 @@ for at = 4, #ARGV, 6 do
     elseif found == '' then
       answer = '0'
     else
-      local ok, result = pcall(store, to, found, level, tonumber(due), headers, { value })
+      local ok, result = pcall(function()
+        begin() -- it takes about the room that it leaves
+        return store(to, found, level, tonumber(due), headers, { value })
+      end)
       if not ok then
         answer = 'e'
         fault = type(result) == 'table' and result.err or tostring(result)
