@@ -14,7 +14,7 @@ from queuecraft.drivers.base import Driver, Outgoing
 from queuecraft.drivers.local.memory import MemoryDriver
 from queuecraft.testing import failing
 from tests.conformance.test_local import PlainDriver
-from tests.runtime.support import Stage, contents, declared, ids, quiet, staged
+from tests.runtime.support import Stage, contents, declared, ids, quiet, sparing, staged
 
 
 @pytest.fixture
@@ -241,3 +241,18 @@ async def test_a_worker_at_work_meanwhile_gets_what_the_move_does_not(stage: Sta
     report = await stage.qc.admin.move("here", "there")
     assert report.moved == 240
     assert [each.sent.id for each in taken] + await ids(stage.driver, "there") == names
+
+
+async def test_a_move_that_is_not_given_everything_says_how_far_it_came(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sparing(monkeypatch, MemoryDriver, 4)
+    names = await filled(stage.driver, 10)
+    task = asyncio.ensure_future(
+        stage.qc.admin.move("here", "there", where=lambda message: message.id in ("m-1", "m-9"))
+    )
+    await stage.clock.advance(1)
+    report = await task
+    assert (report.seen, report.moved, report.kept) == (5, 1, 4)
+    assert report.stopped == "only 5 of 10 could be looked at; run it again"
+    assert await ids(stage.driver, "here") == [each for each in names if each != "m-1"]

@@ -5,14 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from queuecraft.drivers.base import Outgoing
-from tests.cli.shell import Shell
+from queuecraft.drivers.local.sqlite.driver import SqliteDriver
+from queuecraft.runtime.dead_letters import DeadLetters, Redrive
+from tests.cli.shell import Shell, Terminal
 from tests.cli.test_queues import HOSTILE
-from tests.runtime.support import changed, dead_letter
+from tests.runtime.support import changed, dead_letter, sparing
 
 
 def letters(shell: Shell, count: int = 3, **about: Any) -> None:
@@ -245,6 +248,28 @@ def test_another_queue_may_be_named_to_send_to(shell: Shell) -> None:
     assert shell.ids("mended") == ["m-0"]
 
 
+@pytest.mark.parametrize(
+    ("command", "verb"), [(("delete", "--yes"), "deleted"), (("redrive",), "moved")]
+)
+def test_one_that_is_not_given_everything_does_not_say_that_it_is_done(
+    shell: Shell, command: tuple[str, ...], verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letters(shell, 5)
+    sparing(monkeypatch, SqliteDriver, 3)
+    name, *yes = command
+    result = shell("dlq", name, "billing", "--id", "m-4", *yes)
+    assert result.exit_code == 1
+    assert result.stdout == (
+        "Stopped: only 3 of 5 could be looked at; run it again.\n"
+        f"0 {verb}; the rest is where it was.\n"
+    )
+    result = shell("dlq", name, "billing", "--id", "m-4", *yes, "--json")
+    told = json.loads(result.stdout)
+    assert (told[verb], told["kept"]) == (0, 3)
+    assert told["stopped"] == "only 3 of 5 could be looked at; run it again"
+    assert len(shell.ids("billing.dlq")) == 5
+
+
 def test_what_is_refused_is_told_and_makes_exit_code_1(shell: Shell) -> None:
     letters(shell, 2)
     shell.put(dead_letter("lost", queue="gone\x1b[31m"))
@@ -315,6 +340,36 @@ def test_some_are_forgotten_and_the_rest_stays_in_order(shell: Shell) -> None:
     assert "3 deleted, 3 not chosen" in out
     assert shell.ids("billing.dlq") == ["m-0", "m-2", "m-4"]
     assert shell.ids("billing") == []
+
+
+def test_what_dies_while_it_is_asked_stays(shell: Shell, terminal: Callable[..., Terminal]) -> None:
+    letters(shell, 3)
+    asked = terminal("dlq", "delete", "billing", "--error", "money")
+    asked.until("Forget 3 dead letters of 'billing' for good?")
+    shell.put(dead_letter("late-1"), dead_letter("late-2"))
+    asked.type("y\n")
+    code, seen = asked.finish()
+    assert (code, "3 deleted" in seen) == (0, True), seen
+    assert shell.ids("billing.dlq") == ["late-1", "late-2"]
+
+
+def test_what_dies_after_none_was_found_stays(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letters(shell, 1, error="code")
+    counting = DeadLetters.delete
+
+    async def count(engine: DeadLetters, queue: str, **options: Any) -> Redrive:
+        told = await counting(engine, queue, **options)
+        driver = engine._connection.current
+        assert driver is not None
+        await driver.send([dead_letter("late")])
+        return told
+
+    monkeypatch.setattr(DeadLetters, "delete", count)
+    result = shell("dlq", "delete", "billing", "--error", "money")
+    assert (result.exit_code, "No message was chosen" in result.stdout) == (1, True)
+    assert shell.ids("billing.dlq") == ["m-0", "late"]
 
 
 def test_what_would_be_forgotten_is_counted_first(shell: Shell) -> None:

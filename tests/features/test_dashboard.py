@@ -79,7 +79,7 @@ async def test_a_letter_far_from_the_head_is_looked_for_when_asked() -> None:
         await expect(page.locator(".pulse")).to_have_text("live")
         await page.goto(f"{site.url}/#/dead-letters/billing.dlq/m-2400")
         await expect(page.get_by_text("It is not among the first 2,000 of 2,500")).to_be_visible()
-        await page.get_by_role("button", name="Look through all of them").click()
+        await page.get_by_role("button", name="Look further").click()
         await expect(page.get_by_label("Payload", exact=True)).to_contain_text('"total": 9.5')
 
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import pytest
 
 from queuecraft import Event, QueueCraft, Worker
-from queuecraft.drivers.base import Driver, Outgoing, Queue
+from queuecraft.drivers.base import Driver, Outgoing, Queue, Subscription
 from queuecraft.drivers.local.memory import MemoryDriver
 from queuecraft.model.types import HeaderValue
 from queuecraft.testing import FakeClock, FaultyDriver
@@ -140,3 +141,15 @@ async def declared(driver: Driver, *names: str) -> None:
     """Plain queues."""
     for name in names:
         await driver.declare(Queue(name))
+
+
+def sparing(patch: pytest.MonkeyPatch, driver: type[Driver], most: int) -> None:
+    """Let a broker give a consumer nothing more while it has so many messages in hand: Kafka does
+    not read far past what is kept, and any broker may fall silent."""
+    subscribe = driver.subscribe
+
+    async def subscribe_to_few(self: Driver, queue: Queue, *, prefetch: int) -> Subscription:
+        return await subscribe(self, queue, prefetch=min(prefetch, most))
+
+    patch.setattr(driver, "subscribe", subscribe_to_few)
+    patch.setattr("queuecraft.runtime.redrive.WAIT", 0.01)  # this one will not change its mind

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,6 +41,7 @@ from tests.runtime.support import (
     order_placed,
     quiet,
     running,
+    sparing,
     staged,
     with_dead_letters,
 )
@@ -852,6 +854,24 @@ async def test_with_a_worker_on_it_the_name_still_means_the_dead_letters(stage: 
     assert len(await ids(stage.driver, "billing")) == 2
 
 
+@pytest.mark.parametrize(("own", "handled"), [({}, 1), ({"ttl": 60}, 0)], ids=["none", "its own"])
+async def test_a_ttl_for_all_queues_is_none_of_a_worker_of_dead_letters(
+    own: dict[str, Any], handled: int
+) -> None:
+    async with staged(ttl=60) as stage:
+        seen = Ledger()
+        billing = stage.qc.worker("billing", retry=NoRetry())
+        billing.on(order_placed, seen.failing("billing", times=None))
+        async with running(billing):
+            await stage.qc.publish(order_placed, Order("o-1"))
+            await stage.clock.settle()
+        await stage.clock.advance(3600)
+        dead = stage.qc.worker("billing.dlq", **own).on(order_placed, seen.recording("dead"))
+        async with running(dead):
+            await stage.clock.settle()
+        assert len(seen.ids("dead")) == handled
+
+
 async def test_a_dead_letter_that_fails_again_is_kept_a_level_deeper(stage: Stage) -> None:
     dead = stage.qc.worker("billing.dlq", retry=NoRetry())
     dead.on("#", Ledger().failing("dead", times=None, error=KeyError("again")))
@@ -1019,6 +1039,65 @@ async def test_no_more_are_forgotten_than_were_asked_for(stage: Stage) -> None:
     assert await ids(stage.driver, "billing.dlq") == [f"m-{n}" for n in range(130, 250)]
     with pytest.raises(ConfigError, match="limit"):
         await stage.qc.dead_letters.delete("billing", limit=0)
+
+
+@pytest.mark.parametrize("operation", ["delete", "redrive"])
+async def test_a_walk_that_is_not_given_everything_says_how_far_it_came(
+    operation: str, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sparing(monkeypatch, MemoryDriver, 3)
+    await with_dead_letters(stage.qc, stage.driver, *letters(9), dead_letter("last", error="bank"))
+    told: list[Redrive] = []
+    walk = getattr(stage.qc.dead_letters, operation)
+    task = asyncio.ensure_future(
+        walk("billing", where=Filter(error="bank"), on_progress=told.append)
+    )
+    await stage.clock.advance(1)
+    result = await task
+    assert (result.total, result.seen, result.moved, result.kept) == (10, 3, 0, 3)
+    assert result.stopped == "only 3 of 10 could be looked at; run it again"
+    assert told[-1] == result
+    assert await ids(stage.driver, "billing.dlq") == [*(f"m-{n}" for n in range(9)), "last"]
+
+
+async def test_where_what_is_kept_is_in_the_way_it_says_so(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sparing(monkeypatch, MemoryDriver, 3)
+    vars(stage.driver)["traits"] = replace(stage.driver.traits, partitioned=True)
+    await with_dead_letters(stage.qc, stage.driver, *letters(10))
+    delete = stage.qc.dead_letters.delete("billing", where=Filter(error="bank"))
+    task = asyncio.ensure_future(delete)
+    await stage.clock.advance(1)
+    assert str((await task).stopped).endswith(
+        "run it again; if that gets no further, move or delete the oldest first"
+    )
+
+
+async def test_a_canary_that_was_not_found_because_nothing_more_came_is_no_empty_choice(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sparing(monkeypatch, MemoryDriver, 3)
+    await with_dead_letters(stage.qc, stage.driver, *letters(9), dead_letter("last", error="bank"))
+    redrive = stage.qc.dead_letters.redrive("billing", where=Filter(error="bank"), canary=1)
+    task = asyncio.ensure_future(redrive)
+    await stage.clock.advance(1)
+    assert (await task).stopped == "only 3 of 10 could be looked at; run it again"
+
+
+@pytest.mark.parametrize("handled", [True, False])
+async def test_what_another_has_taken_meanwhile_is_not_missed(stage: Stage, handled: bool) -> None:
+    await with_dead_letters(stage.qc, stage.driver, *letters(150))
+    task = asyncio.ensure_future(stage.qc.dead_letters.redrive("billing", rate=1))
+    await stage.clock.advance(1)
+    other = await stage.driver.subscribe(Queue("billing.dlq"), prefetch=50)
+    taken = await other.receive(50, 0)
+    if handled:
+        await other.ack(taken)
+    await stage.clock.advance(200)
+    result = await task
+    assert (result.total, result.seen, len(taken)) == (150, 100, 50)
+    assert (result.moved, result.stopped) == (100, None)
 
 
 async def test_somebody_else_s_dead_letters_are_not_forgotten(stage: Stage) -> None:

@@ -78,7 +78,7 @@ def _report(state: Redrive, verb: str, *, interrupted: bool, as_json: bool) -> N
                 "dry_run": state.dry_run,
                 "interrupted": interrupted,
                 "errors": list(state.errors),
-                **({"stopped": state.stopped} if verb == "redrive" else {}),
+                "stopped": state.stopped,
             }
         )
         return
@@ -87,13 +87,13 @@ def _report(state: Redrive, verb: str, *, interrupted: bool, as_json: bool) -> N
     if state.refused > SHOWN:
         complain(f"{state.refused - SHOWN:,} more", label="refused")
     counts = f"{state.moved:,} {DONE[verb]}, {state.kept:,} not chosen, {state.refused:,} refused"
-    if not interrupted and state.kept and state.kept == state.seen:
-        say(f"No message was chosen; {state.kept:,} stay where they are.", "yellow")
-    elif interrupted:
+    if interrupted:
         say(f"Interrupted: {counts}; the rest is where it was.", "yellow")
     elif state.stopped is not None:
         say(f"Stopped: {state.stopped}.", "yellow")
-        say(f"{state.moved:,} moved; the rest is where it was.")
+        say(f"{state.moved:,} {DONE[verb]}; the rest is where it was.")
+    elif state.kept and state.kept == state.seen:
+        say(f"No message was chosen; {state.kept:,} stay where they are.", "yellow")
     elif state.dry_run:
         would = "would be deleted" if verb == "delete" else "would move"
         say(f"Dry run: {state.moved:,} {would}, {state.kept:,} not chosen, nothing was changed.")

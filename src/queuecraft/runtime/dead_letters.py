@@ -17,7 +17,7 @@ from queuecraft.runtime.canary import Canary
 from queuecraft.runtime.connection import Connection
 from queuecraft.runtime.dead_message import DeadMessage, Filter
 from queuecraft.runtime.failure_groups import TURN, FailureGroup, grouped
-from queuecraft.runtime.redrive import Redrive, Run, Sweep, is_meant
+from queuecraft.runtime.redrive import Redrive, Run, Sweep, is_meant, judged
 
 __all__ = ["DeadLetters", "DeadMessage", "FailureGroup", "Filter", "Redrive"]
 
@@ -144,7 +144,7 @@ class DeadLetters:
         says how many. A dry run only counts.
 
         The rest stays in its place, in order, and however this is interrupted, nothing else is
-        forgotten.
+        forgotten. `stopped` says so if the broker gave out no more before all were looked at.
         """
         _check_above_zero("delete", limit=limit)
         async with self._look(queue) as place:
@@ -185,6 +185,9 @@ class DeadLetters:
                     _tell(on_progress, state)
                     if limit is not None and state.moved >= limit:
                         break
+                state = await judged(state, sweep, place.driver, place.queue)
+                if state.stopped is not None:
+                    _tell(on_progress, state)
             return state
 
     async def redrive(
@@ -206,7 +209,8 @@ class DeadLetters:
         counts. With a `canary`, so many go ahead alone, and the rest follows only if none of them
         dies again and nothing of them is seen to be under way after `patience` seconds at the
         latest; else `stopped` says why not. Where the broker cannot tell that they were handled,
-        the whole patience is waited for one to die.
+        the whole patience is waited for one to die. `stopped` also says so if the broker gave out
+        no more before all were looked at.
 
         Cancel the task to stop it: what has moved has moved, the rest stays where it was.
         Interrupted in any other way, nothing is lost; the last batch of up to 100 messages, or
@@ -241,6 +245,7 @@ class DeadLetters:
                     return run.state
             async with await place.sweep(total - run.state.moved) as sweep:
                 await run.walk(sweep)
+                await run.judge(sweep, place.driver, place.queue)
             return run.state
 
     async def _send_ahead(
@@ -267,6 +272,8 @@ class DeadLetters:
         for most in sorted({min(total, size + NEAR), total}):
             async with await place.sweep(total - ahead.state.moved, most) as sweep:
                 await ahead.walk(sweep)
+                if most == total:
+                    await ahead.judge(sweep, place.driver, place.queue)
             if ahead.full or most == total:
                 break
             moved = ahead.state.moved

@@ -13,7 +13,15 @@ from typing import Any, Self
 
 from queuecraft.clock import Clock
 from queuecraft.codec.headers import trim
-from queuecraft.drivers.base import ACCEPTED, Delivery, Move, Receipt, Subscription, Unknown
+from queuecraft.drivers.base import (
+    ACCEPTED,
+    Delivery,
+    Driver,
+    Move,
+    Receipt,
+    Subscription,
+    Unknown,
+)
 from queuecraft.failpoints import failpoint
 from queuecraft.model.errors import ConnectionLost, QueueError
 from queuecraft.runtime.dead_message import DeadMessage, Filter
@@ -41,7 +49,7 @@ class Redrive:
     dry_run: bool = False
     errors: tuple[str, ...] = ()
     waiting: bool = False  # the canary is sent back; what becomes of it is not known yet
-    stopped: str | None = None  # why the canary was not followed by the rest
+    stopped: str | None = None  # why it ended early: the canary, or no more could be had
 
     @property
     def done(self) -> bool:
@@ -65,7 +73,14 @@ class Sweep:
         self._total = total
         self._lost = lost
         self._tries = SLOW if partitioned else 1
+        self.starved = False
+        """Whether it ended because nothing came any more, though not all had been seen."""
         self._left: dict[Delivery, None] = {}
+
+    @property
+    def held(self) -> int:
+        """How many have come and are still in our hands."""
+        return len(self._left)
 
     async def batches(self) -> AsyncIterator[Sequence[Delivery]]:
         """Everything, each once."""
@@ -75,6 +90,7 @@ class Sweep:
             if not batch:
                 tried += 1
                 if tried == self._tries:
+                    self.starved = True
                     return
                 continue
             tried = 0
@@ -183,6 +199,12 @@ class Run:
             if self.full:
                 break
 
+    async def judge(self, sweep: Sweep, driver: Driver, queue: str) -> None:
+        """Say so if a walk came to its end too early."""
+        if (state := await judged(self.state, sweep, driver, queue)) is not self.state:
+            self.state = state
+            self.tell()
+
     async def rehearse(self, peeked: Sequence[Delivery]) -> None:
         """Count what would be sent back of these."""
         for start in range(0, len(peeked), BATCH):
@@ -254,6 +276,24 @@ class Run:
         if error is not None and len(state.errors) < BATCH:
             changes["errors"] = (*state.errors, trim(error, LONGEST))
         self.state = replace(state, seen=state.seen + 1, **changes)
+
+
+async def judged(state: Redrive, sweep: Sweep, driver: Driver, queue: str) -> Redrive:
+    """How it stands at the end of a walk that is not closed yet: `stopped`, if the broker still has
+    messages that it did not give out. What others have taken meanwhile is not missed."""
+    if not sweep.starved:
+        return state
+    waiting = await driver.count(queue) or 0
+    if not driver.traits.tells_held:
+        waiting -= sweep.held
+    if waiting <= 0:
+        return state
+    what = "run it again"
+    if driver.traits.partitioned and sweep.held:
+        # It reads no further in a partition while too many before that are not done with.
+        what += "; if that gets no further, move or delete the oldest first"
+    stopped = f"only {state.seen:,} of {state.total:,} could be looked at; {what}"
+    return replace(state, stopped=stopped)
 
 
 def is_meant(letter: DeadMessage, owner: str | None, where: Filter | None, now: datetime) -> bool:

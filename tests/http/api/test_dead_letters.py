@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from queuecraft import QueueCraft, Retry
+from queuecraft.drivers.local.memory import MemoryDriver
 from queuecraft.http.api import dead_letters
 from tests.http.site import Site, ended, problem, serving
-from tests.runtime.support import eventually
+from tests.runtime.support import eventually, sparing
 
 IDS = ["m-0", "m-1", "m-2", "m-3"]
 
@@ -96,8 +97,30 @@ async def test_a_letter_is_looked_for_as_far_as_asked() -> None:
         answer = await site.reader.get(page, params={"look": 2})
         assert (answer.status_code, problem(answer)["type"]) == (404, "NotAmongTheFirst")
         assert "first 2 of 4" in problem(answer)["message"]
-        assert (await site.reader.get(page, params={"look": 10**30})).json()["id"] == "m-3"
+        assert "look=4" in problem(answer)["hint"]
+        assert (await site.reader.get(page, params={"look": 10_000})).json()["id"] == "m-3"
         assert (await site.reader.get(page, params={"look": 0})).status_code == 422
+
+
+@pytest.mark.parametrize("look", [10_001, 1_000_000_000, 10**30])
+async def test_nobody_can_have_a_whole_queue_of_letters_held_in_memory(look: int) -> None:
+    async with failing([]) as site:
+        answer = await site.reader.get("/api/dead-letters/billing.dlq/m-3", params={"look": look})
+        assert (answer.status_code, problem(answer)["type"]) == (422, "InvalidRequest")
+        assert "look: Input should be less than or equal to 10000" in problem(answer)["message"]
+
+
+async def test_where_one_is_that_is_further_down_than_anybody_looks_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dead_letters, "LOOK", 2)
+    async with failing([]) as site:
+        page = "/api/dead-letters/billing.dlq/m-3"
+        answer = await site.reader.get(page, params={"look": 1})
+        assert "look=2 looks further" in problem(answer)["hint"]
+        answer = await site.reader.get(page, params={"look": 2})
+        assert (answer.status_code, problem(answer)["type"]) == (404, "NotAmongTheFirst")
+        assert "queuecraft dlq show" in problem(answer)["hint"]
 
 
 async def test_a_redrive_is_counted_first_then_a_group_goes_back_and_the_rest_stays() -> None:
@@ -141,6 +164,21 @@ async def test_what_is_deleted_is_confirmed_chosen_and_gone() -> None:
         assert (job["kind"], job["moved"], job["kept"]) == ("delete", 2, 2)
         left = [each.id for each in await site.qc.dead_letters.list("billing")]
         assert left == ["m-1", "m-3"]
+
+
+async def test_a_job_that_is_not_given_everything_is_not_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with failing([]) as site:
+        sparing(monkeypatch, MemoryDriver, 3)
+        page = "/api/dead-letters/billing.dlq/delete"
+        body: Any = {"ids": ["m-3"], "confirm": "billing.dlq"}
+        job = await ended(site, await site.operator.post(page, json=body))
+        assert (job["state"], job["moved"], job["kept"], job["total"]) == ("stopped", 0, 3, 4)
+        assert job["stopped"] == "only 3 of 4 could be looked at; run it again"
+        (deed,) = (await site.reader.get("/api/audit?limit=1")).json()["entries"]
+        assert "only 3 of 4 could be looked at" in deed["outcome"]
+        assert await site.qc.dead_letters.count("billing") == 4
 
 
 async def test_a_queue_without_a_place_for_them_says_so() -> None:

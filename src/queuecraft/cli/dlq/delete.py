@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import typer
 
@@ -28,7 +29,8 @@ def delete(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forget some dead letters of a queue, for good; the rest stays where it is.
+    """Forget some dead letters of a queue, for good; the rest stays where it is, and so does what
+    dies while you are asked.
 
     Example: queuecraft dlq delete billing --group 4f0c1e5b77aa
     """
@@ -38,21 +40,21 @@ def delete(
             param_hint="--group",
         )
 
-    async def count() -> tuple[Filter | None, int]:
+    async def count() -> tuple[Filter | None, Redrive]:
         async with opened(queue, url, exact=exact) as (_, engine):
             where = await choice.among(engine, queue)
-            plan = await engine.delete(queue, where=where, limit=limit, dry_run=True)
-            return where, plan.moved
+            return where, await engine.delete(queue, where=where, limit=limit, dry_run=True)
 
-    where, there = run(count())
-    if there and not dry_run:
-        confirm(f"forget {counted(there)} of {queue!r} for good", yes=yes)
+    where, plan = run(count())
+    if plan.moved and not dry_run:
+        confirm(f"forget {counted(plan.moved)} of {queue!r} for good", yes=yes)
 
     async def work(note: Callable[[Redrive], object]) -> Redrive:
+        if dry_run or not plan.moved:
+            return replace(plan, dry_run=dry_run)
         async with opened(queue, url, exact=exact) as (_, engine):
-            return await engine.delete(
-                queue, where=where, limit=limit, dry_run=dry_run, on_progress=note
-            )
+            # No more than was said: others may have died since. The oldest come first.
+            return await engine.delete(queue, where=where, limit=plan.moved, on_progress=note)
 
     carry_out(
         f"deleting of {queue}",

@@ -231,10 +231,11 @@ class DeadLetterPages:
         request: Request,
         queue: Name,
         id: Id,
-        look: Annotated[int, Query(ge=1, description="How far to look for it.")] = NEAR,
+        look: Annotated[int, Query(ge=1, le=LOOK, description="How far to look for it.")] = NEAR,
     ) -> LetterReport:
         """Its payload, its headers, and how it failed. It is looked for among the first 2,000,
-        where the lists and the groups are from, or as far as `look`, which may take seconds."""
+        where the lists and the groups are from, or as far as `look`, 10,000 at most: to look so
+        far is to hold so many letters at once."""
         engine = self._desk.qc.dead_letters
         async with in_time():
             await self._desk.qc.admin.inspect(queue)
@@ -245,7 +246,7 @@ class DeadLetterPages:
                 404,
                 "NotAmongTheFirst",
                 f"it is not among the first {look:,} of {total:,} dead letters",
-                f"look={total} looks at all of them, which may take seconds",
+                _further(look, total),
             )
         if letter is None:
             raise Refusal(
@@ -367,6 +368,13 @@ def chosen(
         event=event,
         ids=None if ids is None else frozenset(ids),
     )
+
+
+def _further(look: int, total: int) -> str:
+    """Where one can be found that is not among the first so many."""
+    if look >= LOOK:
+        return "queuecraft dlq show, on the command line, looks at all of them"
+    return f"look={min(total, LOOK)} looks further, which may take seconds"
 
 
 def _story(letter: DeadMessage) -> Story:

@@ -10,7 +10,7 @@ import { openDelete, openRedrive } from './redrive.js';
 import { link } from './router.js';
 import { toast } from './toast.js';
 
-const EVERYTHING = 1_000_000_000; // letters; there are never as many
+const FURTHEST = 10_000; // letters that the service looks through for one
 
 /** A message that waits. @param {import('./view.js').Context} context @param {string} queue @param {string} id @returns {import('./view.js').View} */
 export function messagePage({ operator }, queue, id) {
@@ -46,7 +46,7 @@ function page(id, path, back, parts, tools) {
   let shown = false;
   const further = () => {
     fill(body, looking());
-    void show({ look: EVERYTHING });
+    void show({ look: FURTHEST });
   };
   /** @param {Record<string, any>} query */
   async function show(query) {
@@ -58,7 +58,7 @@ function page(id, path, back, parts, tools) {
       fill(body, ...parts(message));
     } catch (error) {
       shown = error.status === 404;
-      if (error.type === 'NotAmongTheFirst') fill(body, nothing(`${error.message.replace(/^it/, 'It')}.`, button('Look through all of them', further, { kind: 'primary' })));
+      if (error.type === 'NotAmongTheFirst') fill(body, nothing(`${error.message.replace(/^it/, 'It')}.`, query.look ? error.hint : button('Look further', further, { kind: 'primary' })));
       else if (shown) fill(body, nothing('It is not here any more.', 'It was handled, sent back or deleted meanwhile.', h('a', { href: back[0] }, `To ${back[1]}`)));
       else fill(body, trouble(error));
     }
