@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.brokers.fixtures import do_without
+from tests.brokers.installation import Unavailable
+from tests.brokers.redis import RedisServer
 from tests.cli.running import APP, Running, application, eventually
 
 both = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda n: n.name)
@@ -184,6 +187,22 @@ def test_a_broker_that_is_away_can_be_given_up(tmp_path: Path) -> None:
     with Running("run", "shop:qc", folder=tmp_path) as program:
         assert program.ends() == 3
     assert "nobody is at home" in program.output
+
+
+def test_a_broker_that_goes_away_can_be_given_up_too(tmp_path: Path) -> None:
+    try:
+        broker = RedisServer().__enter__()
+    except Unavailable as reason:
+        do_without(f"Redis: {reason}")
+    with broker:
+        settings = f'"{broker.url}?mode=list", auto_reconnect=False'
+        application(tmp_path, APP.replace("drivers=[Shared()]", settings))
+        (tmp_path / "gate").touch()
+        with Running("run", "shop:qc", folder=tmp_path) as program:
+            program.until("handled")
+            broker.kill()
+            assert program.ends() == 3
+    assert "not connected" in program.output
 
 
 def test_a_signal_ends_the_wait_for_a_broker(tmp_path: Path) -> None:

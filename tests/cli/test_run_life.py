@@ -18,6 +18,7 @@ from queuecraft.cli.processes.line import Hello, State, SupervisorEnd
 from queuecraft.cli.processes.stop import Stop
 from queuecraft.drivers.base import Queue
 from queuecraft.drivers.local.memory import MemoryDriver
+from queuecraft.testing import FaultyDriver
 from tests.runtime.support import eventually
 
 log = logging.getLogger("queuecraft.run")
@@ -113,6 +114,20 @@ async def test_how_it_fails_is_told_by_its_exit_code(error: Exception, code: int
     qc = QueueCraft(drivers=[Refusing()], auto_reconnect=False)
     qc.worker("billing").on("order.*", print)
     assert await life(qc, Stop(log)).live() == code
+
+
+async def test_a_connection_that_is_lost_and_given_up_ends_it_with_3(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    driver = FaultyDriver()
+    qc = QueueCraft(drivers=[driver], auto_reconnect=False)
+    qc.worker("billing").on("order.*", print)
+    its = life(qc, Stop(log))
+    task = asyncio.create_task(its.live())
+    await eventually(lambda: its.healthy)
+    await driver.drop()
+    assert await asyncio.wait_for(task, 5) == 3
+    assert "not connected" in caplog.text
 
 
 async def test_it_obeys_its_supervisor_and_tells_how_it_is() -> None:

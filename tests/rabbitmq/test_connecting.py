@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from queuecraft import ConnectionLost, Credentials, QueueCraft
+from queuecraft import ConnectionLost, Credentials, Queue, QueueCraft
 from queuecraft.facts import Reconnected
 from queuecraft.testing import Ledger
 from tests.brokers.management import quoted, vhost_of
@@ -153,6 +153,33 @@ async def test_a_password_that_was_changed_is_read_again_at_the_next_connect(
         await until(_value(seen.payloads), lambda orders: Order("o-2") in orders)
     handled = dict.fromkeys(each.id for each in seen.payloads("billing"))
     assert list(handled) == ["o-1", "o-2"]  # the first perhaps twice: its ack may be lost
+
+
+async def test_a_queue_that_is_gone_for_good_is_not_made_again_by_a_reconnect(
+    rabbitmq: RabbitMQ, rabbitmq_url: str
+) -> None:
+    seen = Ledger()
+    again: list[Reconnected] = []
+    qc = QueueCraft(rabbitmq_url, reconnect_delay=0.05)
+    qc.observe(Reconnected, again.append)
+    passing = Queue("passing", auto_delete=True)
+    billing, visitor, _ = (
+        qc.worker(queue).on(order_placed, seen.recording("all"))
+        for queue in ("billing", passing, "scratch")
+    )
+    async with qc:
+        async with running(billing, visitor):
+            await qc.publish(order_placed, Order("o-1"))
+            await seen.wait_for(all=2)
+        await qc.admin.delete("scratch")
+        rabbitmq.management.close_connections(rabbitmq_url, at_least=2)
+        await qc.publish(order_placed, Order("o-2"))
+        assert len(again) == 1
+        made = {each["name"] for each in rabbitmq.management.queues(rabbitmq_url)}
+        assert "billing" in made
+        assert not made & {"passing", "scratch"}
+        assert not {info.name for info in await qc.admin.queues()} & {"passing", "scratch"}
+        assert (await qc.admin.inspect("billing")).ready == 1
 
 
 def _value(of: Callable[[], T]) -> Callable[[], Awaitable[T]]:

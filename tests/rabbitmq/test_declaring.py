@@ -8,14 +8,24 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from queuecraft import Exchange, NoRetry, Queue, QueueCraft, QueueError, Retry, TopologyMismatch
+from queuecraft import (
+    DeadLetter,
+    Exchange,
+    NoRetry,
+    Queue,
+    QueueCraft,
+    QueueError,
+    Retry,
+    TopologyMismatch,
+    Worker,
+)
 from queuecraft.drivers.rabbitmq import RabbitDriver, drivers
 from queuecraft.drivers.target import Target
 from queuecraft.facts import Disconnected
 from queuecraft.testing import Ledger
 from tests.brokers.management import quoted, vhost_of
 from tests.brokers.rabbitmq import RabbitMQ
-from tests.rabbitmq.place import AT_ONCE, Order, order_placed, running, until_ready
+from tests.rabbitmq.place import AT_ONCE, Order, order_placed, running, until, until_ready
 
 
 def names(rabbitmq: RabbitMQ, url: str) -> tuple[set[str], set[str]]:
@@ -38,6 +48,28 @@ async def handles(qc: QueueCraft) -> None:
 
 
 # -- assert ----------------------------------------------------------------------------------------
+
+
+async def test_what_is_made_by_hand_without_dead_letters_or_for_them_lets_nothing_expire(
+    rabbitmq: RabbitMQ, rabbitmq_url: str
+) -> None:
+    async with QueueCraft(rabbitmq_url, ttl=3600) as qc:
+        billing = qc.worker("billing", dead_letter=DeadLetter(queue="graveyard"))
+        billing.on(order_placed, Ledger().recording("billing"))
+        await qc.admin.declare("tap", "order.*", dead_letters=False)
+        await qc.admin.declare("graveyard")
+        async with running(billing):
+            pass
+    for name in ("tap", "graveyard"):
+        assert "x-message-ttl" not in rabbitmq.management.queue(rabbitmq_url, name)["arguments"]
+
+
+async def test_a_queue_made_by_hand_suits_a_worker_with_the_same_settings(
+    rabbitmq_url: str,
+) -> None:
+    async with QueueCraft(rabbitmq_url, ttl=3600) as qc:
+        await qc.admin.declare("billing", "order.placed")
+    await handles(QueueCraft(rabbitmq_url, ttl=3600))
 
 
 async def test_a_worker_makes_all_it_needs(rabbitmq: RabbitMQ, rabbitmq_url: str) -> None:
@@ -293,3 +325,53 @@ async def test_a_dead_letter_without_retry_needs_no_level_of_delay(
         await qc.publish(order_placed, Order("o-1"))
         await until_ready(qc, "billing.dlq", 1)
     assert "qc.delay.00" not in names(rabbitmq, rabbitmq_url)[1]
+
+
+# -- queues of dead letters ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.parametrize("ttl", [None, 3600])
+@pytest.mark.parametrize("name", ["billing.dlq", "graveyard"])
+@pytest.mark.parametrize("dead_first", [True, False])
+async def test_a_queue_of_dead_letters_has_a_worker_and_dead_letters_of_its_own(
+    rabbitmq: RabbitMQ, rabbitmq_url: str, dead_first: bool, name: str, ttl: float | None, kind: str
+) -> None:
+    seen = Ledger()
+    qc = QueueCraft(rabbitmq_url, retry=NoRetry(), ttl=ttl)
+
+    def billing() -> Worker:
+        queue = Queue("billing", arguments={"x-queue-type": kind})
+        worker = qc.worker(queue, dead_letter=DeadLetter(queue=name))
+        return worker.on(order_placed, seen.failing("billing", times=None))
+
+    def undertaker() -> Worker:
+        return qc.worker(name).on(order_placed, seen.failing("undertaker", times=None))
+
+    workers = [make() for make in (undertaker, billing)[:: 1 if dead_first else -1]]
+    async with qc, running(*workers):
+        id = await qc.publish(order_placed, Order("o-1"))
+        await seen.wait_for(billing=1, undertaker=1)
+        await until(lambda: qc.admin.inspect(name), lambda info: info.dead == 1)
+        (letter,) = await qc.dead_letters.list(f"{name}.dlq")
+        assert (letter.id, letter.queue, letter.event) == (id, name, "order.placed")
+    assert rabbitmq.management.queue(rabbitmq_url, name)["arguments"] == {}
+    assert rabbitmq.management.queue(rabbitmq_url, "billing")["arguments"].keys() == {
+        *("x-queue-type", "x-dead-letter-exchange", "x-dead-letter-routing-key"),
+        *(["x-message-ttl"] if ttl else []),
+    }
+
+
+@pytest.mark.parametrize("undertaker_first", [True, False])
+async def test_dead_letters_are_handled_in_a_process_of_their_own(
+    rabbitmq_url: str, undertaker_first: bool
+) -> None:
+    seen = Ledger()
+    one = QueueCraft(rabbitmq_url, retry=NoRetry(), ttl=3600)
+    other = QueueCraft(rabbitmq_url, retry=NoRetry(), ttl=3600)
+    billing = one.worker("billing").on(order_placed, seen.failing("billing", times=None))
+    undertaker = other.worker("billing.dlq").on(order_placed, seen.recording("undertaker"))
+    first, second = (other, one) if undertaker_first else (one, other)
+    async with first, second, running(billing, undertaker):
+        await one.publish(order_placed, Order("o-1"))
+        await seen.wait_for(billing=1, undertaker=1)

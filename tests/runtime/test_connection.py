@@ -540,6 +540,45 @@ async def test_what_was_declared_stands_on_the_new_host_too() -> None:
         assert (Binding(Exchange("events"), "order.#"), "billing") in topology.bindings
 
 
+async def test_a_queue_that_was_deleted_is_not_made_again() -> None:
+    one, two = hosts(2)
+    async with Shop(drivers=[one, two]) as shop:
+        audit = shop.qc.worker("audit").on("order.#", print)
+        await audit.start()
+        await audit.stop(timeout=1)
+        await shop.qc.admin.delete("billing")
+        one.refuse(opens=1_000_000)
+        await lose(shop)
+        assert set((await two.topology()).queues) == {"audit", "audit.dlq"}
+
+
+@pytest.mark.parametrize(
+    "queue",
+    [Queue("mine", auto_delete=True), Queue("mine", exclusive=True)],
+    ids=["auto-delete", "exclusive"],
+)
+async def test_a_queue_that_goes_with_its_worker_is_made_again_only_while_that_works(
+    queue: Queue,
+) -> None:
+    one, two, three = hosts(3)
+    async with Shop(drivers=[one, two, three]) as shop:
+        mine = shop.qc.worker(queue).on("order.#", print)
+        await mine.start()
+        one.refuse(opens=1_000_000)
+        await lose(shop)
+        assert "mine" in (await two.topology()).queues
+        await mine.stop(timeout=1)
+        two.refuse(opens=1_000_000)
+        await two.drop()
+        await shop.publish("m-1")
+        queues = (await three.topology()).queues
+        assert "billing" in queues
+        assert "mine" not in queues
+        await mine.start()
+        assert "mine" in (await three.topology()).queues
+        await mine.stop(timeout=1)
+
+
 async def test_publishes_wait_until_everything_is_declared_again() -> None:
     one, two = hosts(2)
     async with Shop(drivers=[one, two]) as shop:

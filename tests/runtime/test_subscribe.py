@@ -11,6 +11,7 @@ import pytest
 from queuecraft import (
     AlreadySettled,
     ConfigError,
+    ConnectionLost,
     DeadLetter,
     Event,
     Message,
@@ -450,6 +451,23 @@ async def test_a_lost_connection_does_not_end_the_loop(stage: Stage) -> None:
     assert got == [1, 2]
     await stream.close()
     await task
+
+
+async def test_a_connection_that_is_given_up_ends_the_loop_and_another_loop_goes_on() -> None:
+    async with staged(reconnect_attempts=1) as stage:
+        async with await opened(stage, 1, 2) as stream:
+            assert (await anext(stream)).payload == 1
+            stage.driver.refuse(opens=2)
+            await stage.driver.drop()
+            with pytest.raises(ConnectionLost, match="gave up after one attempt"):
+                await asyncio.wait_for(anext(stream), 5)
+            with pytest.raises(ConnectionLost, match="refuses"):
+                await stage.qc.open()
+            with pytest.raises(ConnectionLost, match="refuses"):
+                await asyncio.wait_for(anext(stream), 5)
+            await stage.qc.open()
+            assert (await asyncio.wait_for(anext(stream), 5)).payload == 2  # the first was done
+        assert await bodies(stage) == [2]
 
 
 async def test_a_message_in_the_loop_while_the_connection_breaks_is_not_run_twice(

@@ -217,13 +217,22 @@ class Admin:
             plan.check(broker.driver.traits)
             made = queue if isinstance(queue, Queue) else Queue[Any](queue)
             target = made.dead_letters
-            if target is None and dead_letters and not self._holds_dead_letters(made.name):
-                policy = plan.policy_over(engine.policy)
+            of_dead_letters = made.holds_dead_letters or self._holds_dead_letters(made.name)
+            plain = of_dead_letters or not dead_letters  # what expires there would be gone
+            default = replace(engine.policy, ttl=None) if plain else engine.policy
+            policy = plan.policy_over(default)
+            if target is None and not plain:
                 target = plan.dead_letters(made.name, policy, broker.driver.traits)
             asked = patterns or exchange is not None
             more = bindings(plan.exchange, patterns) if asked else ()
             await broker.driver.declare(
-                replace(made, bindings=(*made.bindings, *more), dead_letters=target)
+                replace(
+                    made,
+                    policy=policy,
+                    bindings=(*made.bindings, *more),
+                    dead_letters=target,
+                    holds_dead_letters=of_dead_letters,
+                )
             )
 
     async def declare_exchange(self, exchange: Exchange | str) -> None:
@@ -298,10 +307,12 @@ class Admin:
             return await broker.driver.purge(queue)
 
     async def delete(self, queue: str) -> None:
-        """Remove a queue with its bindings and all its messages. Its dead-letter queue stays."""
+        """Remove a queue with its bindings and all its messages. Its dead-letter queue stays. A
+        worker that consumes it, or is started later, makes it again."""
         async with self._broker() as broker:
             await broker.info(queue, "delete")
             await broker.driver.delete(queue)
+            self._engine.connection.forget(queue)
 
     async def rewind(self, queue: str, to: datetime, *, dry_run: bool = False) -> list[Rewound]:
         """Let a queue have again what it was given since a moment; says how much of each
@@ -331,7 +342,8 @@ class Admin:
         All that was there at the start, or what `where` chooses, at most `limit`, at most `rate`
         a second; a dry run only counts. Cancel the task to stop it: what has moved has moved, the
         rest stays where it was. However it is interrupted, nothing is lost; the last batch of up
-        to 100 messages, or with a rate the last message, may be there twice.
+        to 100 messages, or with a rate the last message, may be there twice. `stopped` says so if
+        the broker gave out no more before all were looked at.
 
         >>> import asyncio
         >>> from queuecraft import QueueCraft
@@ -378,6 +390,7 @@ class Admin:
             partitioned = broker.driver.traits.partitioned
             async with Sweep(subscription, total, lost, partitioned=partitioned) as sweep:
                 await moving.walk(sweep)
+                await moving.judge(sweep, broker.driver, source)
             return moving.state
 
     # -- workers and pauses --------------------------------------------------------------------

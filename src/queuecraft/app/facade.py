@@ -247,10 +247,22 @@ class QueueCraft(Outlet):
         return tuple(worker.metadata for worker in self._roster.named)
 
     async def run(self) -> None:
-        """Run all workers until SIGTERM or SIGINT, or until each is stopped."""
+        """Run all workers until SIGTERM or SIGINT, or until each is stopped. Raises
+        `ConnectionLost` when the connection is given up, as `auto_reconnect` and
+        `reconnect_attempts` say."""
         for worker in self._roster:
             worker.build()
-        await asyncio.gather(*(worker.run() for worker in self._roster))
+        runs = [asyncio.ensure_future(worker.run()) for worker in self._roster]
+        try:
+            await asyncio.gather(*runs)
+        except Exception:
+            # What runs in the others is finished as well, before anybody closes the loop.
+            stops = (worker.stop() for worker in self._roster)
+            await asyncio.gather(*stops, return_exceptions=True)
+            for each in runs:
+                each.cancel()  # one may still wait for a broker that is away
+            await asyncio.gather(*runs, return_exceptions=True)
+            raise
 
     def use(self, *middleware: Middleware) -> None:
         """Wrap every handler of workers started from now on.

@@ -71,6 +71,9 @@ class Queue(Generic[T]):
     dead_letters: DeadLetterTarget | None = None
     single_active: bool = False
     """Whether only one consumer at a time is given messages, and the others stand by."""
+    holds_dead_letters: bool = False
+    """Whether the dead letters of another queue go there; always, if its name ends in `.dlq`. So it
+    may be made by whoever declares that other queue, and knows only its name."""
 
     def __post_init__(self) -> None:
         check_name("queue", self.name)

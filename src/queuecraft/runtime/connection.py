@@ -102,6 +102,19 @@ class Connection:
             await self._changed.wait()
         return self.current
 
+    async def opened(self) -> None:
+        """Wait for a connection without asking for one."""
+        while self.current is None:
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def given_up(self) -> QueueError:
+        """Wait until there is no connection and nobody tries to make one; how it came to that."""
+        while self.state != "disconnected" or (error := self._failed or self._refusal) is None:
+            self._changed.clear()
+            await self._changed.wait()
+        return _again(error)
+
     def lost(self, driver: Driver, error: QueueError) -> None:
         """The connection broke under somebody; the first to say so starts the reconnecting."""
         if driver is not self.current or self.state != "connected":
@@ -136,6 +149,11 @@ class Connection:
             if await self._stands(driver, driver.declare(queue)):
                 self._queues[queue.name] = queue
                 return
+
+    def forget(self, queue: str) -> None:
+        """A queue was deleted, or goes with its worker: it is not made again after a reconnect, to
+        fill with nobody who consumes it."""
+        self._queues.pop(queue, None)
 
     async def _stands(self, driver: Driver, work: Awaitable[None]) -> bool:
         """Whether the work was done and is still good: the next host knows nothing of it."""
@@ -268,8 +286,9 @@ class Connection:
         except TopologyMismatch:
             for exchange in exchanges:
                 await self._remake(driver.prepare([exchange]))
-        for queue in tuple(self._queues.values()):
-            await self._remake(driver.declare(queue))
+        for name in tuple(self._queues):
+            if (queue := self._queues.get(name)) is not None:  # else forgotten meanwhile
+                await self._remake(driver.declare(queue))
 
     async def _remake(self, work: Awaitable[None]) -> None:
         try:

@@ -45,7 +45,7 @@ class Shift:
         self.consumer = Consumer(
             queue.name,
             queue,
-            plan.policy_over(engine.policy),
+            queue.policy,
             _by_event(calls) if not of_dead_letters else _by_former_event(calls, queue.name),
             engine.connection,
             counters,

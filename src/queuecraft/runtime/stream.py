@@ -17,7 +17,8 @@ class MessageStream(Generic[T]):
     settled by hand; leaving the loop in the middle of one gives it back as a redelivery.
 
     Close it with `async with` or `await stream.close()` when leaving the loop early. The loop
-    ends by itself when the stream is closed or its QueueCraft shut down.
+    ends by itself when the stream is closed or its QueueCraft shut down, and with `ConnectionLost`
+    when the connection is given up.
     """
 
     def __init__(self, worker: Worker) -> None:
@@ -42,7 +43,7 @@ class MessageStream(Generic[T]):
             return
         await self._worker.start()
         self._end = asyncio.ensure_future(self._worker.until_stopped())
-        self._end.add_done_callback(lambda _: self._changed.set())
+        self._end.add_done_callback(self._ended)
 
     def __aiter__(self) -> Self:
         return self
@@ -62,6 +63,10 @@ class MessageStream(Generic[T]):
                     return message
             self._changed.clear()
             await self._changed.wait()
+        error = None if self._closed or self._end is None else self._end.exception()
+        if error is not None:
+            self._end = None  # asked again, it may find a new connection
+            raise error
         raise StopAsyncIteration
 
     async def close(self) -> None:
@@ -80,3 +85,8 @@ class MessageStream(Generic[T]):
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+    def _ended(self, end: asyncio.Future[None]) -> None:
+        if not end.cancelled():
+            end.exception()  # perhaps nobody asks for another message
+        self._changed.set()

@@ -373,13 +373,17 @@ class Worker:
     @property
     def policy(self) -> Policy:
         """What happens around its deliveries, with everything left open filled in."""
-        return self._plan.policy_over(self._engine.policy)
+        default = self._engine.policy
+        if self._holds_dead_letters(self.queue_name):  # kept until somebody has seen to them
+            default = replace(default, ttl=None)
+        return self._plan.policy_over(default)
 
     @property
     def dead_letters(self) -> DeadLetterTarget | None:
         """Where its dead letters go; None where they are off."""
         traits = self._engine.connection.traits
-        return self._plan.dead_letters(self.queue_name, self.policy, traits)
+        policy = self._plan.policy_over(self._engine.policy)
+        return self._plan.dead_letters(self.queue_name, policy, traits)
 
     @property
     def definition(self) -> Queue[Any]:
@@ -389,14 +393,16 @@ class Worker:
         queue: Queue[Any] = plan.queue or Queue(name)
         # Several consumers at once would mix the order that each of them keeps.
         grouped = self._engine.connection.traits.key_order == "group"
+        of_dead_letters = self._holds_dead_letters(name)
         return replace(
             queue,
             single_active=queue.single_active or (self.ordered and grouped),
             **plan.properties,
             policy=self.policy,
             # A dead-letter queue gets dead letters alone, not the events they once were.
-            bindings=() if self._holds_dead_letters(name) else plan.bindings,
+            bindings=() if of_dead_letters else plan.bindings,
             dead_letters=self.dead_letters,
+            holds_dead_letters=queue.holds_dead_letters or of_dead_letters,
         )
 
     def __repr__(self) -> str:
@@ -462,7 +468,8 @@ class Worker:
 
     async def run(self) -> None:
         """Consume until `stop()` is called, until SIGTERM or SIGINT, or until cancelled; then
-        finish what runs. A second signal stops at once."""
+        finish what runs. A second signal stops at once. Raises `ConnectionLost` when the connection
+        is given up, as the settings `auto_reconnect` and `reconnect_attempts` say."""
         signals = self._engine.signals
         with signals.listening():
             starting = asyncio.ensure_future(self.start())
@@ -471,7 +478,10 @@ class Worker:
                 if starting.done():
                     starting.result()
                 if self._state == "running":
-                    await _first(self._stopped.wait(), signals.asked.wait())
+                    working = asyncio.ensure_future(self.until_stopped())
+                    await _first(working, signals.asked.wait())
+                    if working.done():
+                        working.result()
             finally:
                 starting.cancel()
                 stopping = asyncio.ensure_future(self.stop())
@@ -481,8 +491,14 @@ class Worker:
                 await stopping
 
     async def until_stopped(self) -> None:
-        """Return once it has let go of everything, whoever stopped it."""
-        if self._state in ("running", "stopping"):
+        """Return once it has let go of everything, whoever stopped it. Raises `ConnectionLost` when
+        the connection is given up, and leaves it to the caller to stop the worker then."""
+        if self._state == "running":
+            given_up = asyncio.ensure_future(self._engine.connection.given_up())
+            await _first(self._stopped.wait(), given_up)
+            if given_up.done() and self.state in ("running", "paused"):
+                raise given_up.result()
+        if self._state == "stopping":
             await self._stopped.wait()
 
     def pause(self, reason: str = "paused by hand") -> None:
@@ -521,13 +537,16 @@ class Worker:
             await asyncio.shield(self._stopping)
 
     async def _stop(self, shift: Shift, *, drain: bool, requeue: bool, timeout: float) -> None:
+        queue = shift.consumer.queue
+        name = queue.name
         try:
             await shift.end(drain=drain, requeue=requeue, timeout=timeout)
         finally:
+            if queue.auto_delete or queue.exclusive:
+                self._engine.connection.forget(name)
             self._state = "stopped"
             self._shift = self._stopping = None
             self._stopped.set()
-        name = shift.consumer.queue.name
         self._engine.facts.emit(WorkerStopped(worker=name, queue=name))
         if self._engine.at_rest is not None:
             await self._engine.at_rest()

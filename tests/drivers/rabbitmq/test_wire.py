@@ -174,6 +174,34 @@ async def test_a_broker_that_is_short_of_memory_says_so_and_takes_it_back() -> N
 # -- the end ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("end", ["cut", "closed by the broker", "closed by us"])
+async def test_what_was_blocked_until_the_end_is_told_to_be_over(
+    end: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = Broker()
+    broker.say(0, commands.Connection.Blocked("low on memory"))
+    if end == "cut":
+        broker.wire.connection_lost(None)
+    elif end == "closed by us":
+        await broker.wire.close()
+    else:
+        broker.say(0, commands.Connection.Close(320, "CONNECTION_FORCED", 0, 0))
+    broker.wire.connection_lost(None)
+    assert caplog.messages == [
+        "rabbitmq takes no messages: low on memory; publishes wait",
+        "rabbitmq took no messages until the connection ended; a new one may go on",
+    ]
+
+
+async def test_what_was_unblocked_before_the_end_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broker = Broker()
+    broker.say(0, commands.Connection.Blocked("low on memory"), commands.Connection.Unblocked())
+    broker.wire.connection_lost(None)
+    assert caplog.messages[1:] == ["rabbitmq takes messages again"]
+
+
 async def test_a_broker_that_closes_the_connection_is_answered_and_says_why_to_everyone() -> None:
     broker = Broker()
     recorders = [Recorder(), Recorder()]

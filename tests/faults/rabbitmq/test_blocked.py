@@ -26,7 +26,7 @@ async def short_of_memory(rabbitmq: RabbitMQ) -> AsyncGenerator[None]:
 
 
 async def test_publishes_wait_for_a_blocked_broker_and_consuming_goes_on(
-    rabbitmq: RabbitMQ, rabbitmq_url: str
+    rabbitmq: RabbitMQ, rabbitmq_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen = Seen()
     async with (
@@ -46,6 +46,7 @@ async def test_publishes_wait_for_a_blocked_broker_and_consuming_goes_on(
                 assert raised.value.outcome == "unknown"
                 assert hasty.health_check().blocked == "low on memory"
                 assert not hasty.health_check().ok
+                assert "takes no messages: low on memory; publishes wait" in caplog.text
 
                 await stack.enter_async_context(at_work(billing))
                 await seen.has(*range(50))
@@ -53,6 +54,7 @@ async def test_publishes_wait_for_a_blocked_broker_and_consuming_goes_on(
                 assert seen.payloads == list(range(50))
             await asyncio.gather(*waiting)
             assert hasty.health_check().ok
+            assert "takes messages again" in caplog.text
             await seen.has(*range(60), "in vain, or late")
 
     numbers = [each for each in seen.payloads if isinstance(each, int)]

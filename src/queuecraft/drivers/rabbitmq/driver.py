@@ -131,7 +131,10 @@ class RabbitDriver(Driver):
         publishing, self._publishing = self._publishing, None
         consuming, self._consuming = self._consuming, None
         self._declarer = self._inspection = self._board = None
-        self._subscriptions.clear()
+        for subscription in tuple(self._subscriptions):
+            self.forget(subscription)
+        for name in [each.name for each in self._queues.values() if each.exclusive]:
+            del self._queues[name]  # it belongs to the connection
         wires = [publishing.wire] if publishing is not None else []
         if consuming is not None:
             wires.append(consuming)
@@ -326,8 +329,13 @@ class RabbitDriver(Driver):
         return Crashes(self._wire(), self.send_parcels, queue)
 
     def forget(self, subscription: RabbitSubscription) -> None:
-        """A subscription is closed."""
+        """A subscription is closed; an auto-delete queue goes with its last one."""
         self._subscriptions.pop(subscription, None)
+        name = subscription.queue.name
+        known = self._queues.get(name)
+        others = (each.queue.name for each in self._subscriptions)
+        if known is not None and known.auto_delete and name not in others:
+            del self._queues[name]
 
     # -- inside --------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from queuecraft.drivers.rabbitmq.management import (
 from queuecraft.drivers.rabbitmq.methods import QueueDeclare, QueueDelete
 from queuecraft.drivers.rabbitmq.presence import EXCHANGE
 from queuecraft.drivers.rabbitmq.remembered import FEW, Remembered
-from queuecraft.drivers.rabbitmq.topology import throwaway
+from queuecraft.drivers.rabbitmq.topology import of_dead_letters, throwaway
 from queuecraft.drivers.rabbitmq.wire import Wire
 from queuecraft.model.errors import ConfigError, QueueError, UnsupportedFeature
 from queuecraft.model.naming import PAUSES
@@ -179,12 +179,13 @@ class Inspection:
         ways: dict[str, Arrivals] = {}
         for name in names:
             target = None if (state := states.get(name)) is None else state.dead_letters
+            known = self._queues.get(name)
             if target is not None and self._management is not None:
                 try:
                     dead[name] = await self._arrivals(self._management, *target, ways)
                 except Unanswered as error:
                     self._do_without(error)
-            elif state is None and (known := self._queues.get(name)) is not None:
+            elif known is not None and (state is None or of_dead_letters(known)):
                 dead[name] = [known.dead_letters.queue] if known.dead_letters else []
         return dead
 

@@ -117,15 +117,17 @@ class RabbitSubscription(Subscription):
     async def close(self) -> None:
         self._driver.forget(self)
         self._closed = True
-        while self._errands:  # what they have sent again is still to be acked
-            await asyncio.wait(self._errands)
-        with suppress(QueueError):  # the broker puts all of it back by itself
-            if not self.queue.single_active:  # else the next would begin before this one has ended
-                await self._return_unseen()
-            elif self._deaths is not None and self._is_unburdened():
-                await self._driver.crashes(self.queue.name).end()
-        self._held.clear()
-        await self._channel.close()
+        try:
+            while self._errands:  # what they have sent again is still to be acked
+                await asyncio.wait(self._errands)
+            with suppress(QueueError):  # the broker puts all of it back by itself
+                if not self.queue.single_active:  # else the next would begin before this has ended
+                    await self._return_unseen()
+                elif self._deaths is not None and self._is_unburdened():
+                    await self._driver.crashes(self.queue.name).end()
+        finally:  # also of one that is cancelled: the broker would go on delivering to nobody
+            self._held.clear()
+            await self._channel.close()
 
     # -- inside --------------------------------------------------------------------------------
 

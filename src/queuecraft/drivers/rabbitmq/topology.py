@@ -222,14 +222,26 @@ def arguments(queue: Queue) -> dict[str, Any]:
     told: dict[str, Any] = dict(queue.arguments)
     if queue.max_priority is not None and told.get("x-queue-type") != "quorum":
         told["x-max-priority"] = queue.max_priority
-    if (dead := queue.dead_letters) is not None:
+    plain = of_dead_letters(queue)
+    if (dead := queue.dead_letters) is not None and not plain:
         told["x-dead-letter-exchange"] = dead.exchange
         told["x-dead-letter-routing-key"] = dead.routing_key
     if queue.single_active:
         told["x-single-active-consumer"] = True
-    if queue.policy.ttl is not None:
+    if queue.policy.ttl is not None and not plain:
         told["x-message-ttl"] = round(1000 * queue.policy.ttl)
     return told
+
+
+def of_dead_letters(queue: Queue) -> bool:
+    """Whether a queue holds dead letters. It is declared plain, by its own worker as by that of the
+    queue they come from, which knows nothing of it but the name: neither may meet what the other
+    has made. Besides, a dead letter must not expire.
+
+    >>> of_dead_letters(Queue("billing.dlq")), of_dead_letters(Queue("billing"))
+    (True, False)
+    """
+    return queue.holds_dead_letters or queue.name.endswith(".dlq")
 
 
 def _ways(binding: Binding) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from time import monotonic
 from typing import Final, Protocol, cast
 
@@ -21,11 +22,14 @@ from queuecraft.drivers.rabbitmq.frames import (
     method,
     read_method,
 )
+from queuecraft.model.printable import printable
 
 FRAME_MAX: Final = 131_072  # bytes of a frame: what RabbitMQ proposes
 CHANNEL_MAX: Final = 2047
 INTERNAL_ERROR: Final = 541
 GOODBYE: Final = 1.0  # seconds to wait for an answer to the last word
+
+log: Final = logging.getLogger("queuecraft")
 
 
 class Receiver(Protocol):
@@ -139,6 +143,8 @@ class Wire(asyncio.Protocol):
         if self.lost is not None:
             return
         self.lost = error
+        if self.blocked is not None:  # no other line will say that this is over
+            log.warning("rabbitmq took no messages until the connection ended; a new one may go on")
         if self._beat_timer is not None:
             self._beat_timer.cancel()
         if self._transport is not None:
@@ -249,8 +255,10 @@ class Wire(asyncio.Protocol):
             self.abort(Closed(text, code=command.reply_code or 0))
         elif isinstance(command, commands.Connection.Blocked):
             self.blocked = command.reason or "blocked"
+            log.warning("rabbitmq takes no messages: %s; publishes wait", printable(self.blocked))
         elif isinstance(command, commands.Connection.Unblocked):
             self.blocked = None
+            log.warning("rabbitmq takes messages again")
         elif self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(command)
 
