@@ -203,6 +203,38 @@ async def test_pausing_keeps_the_lanes_of_a_running_batch(inline: bool) -> None:
         assert seen.numbers == ONE_TO_FIVE
 
 
+@both
+async def test_a_batch_that_fails_while_its_worker_is_paused_comes_again_after_resuming(
+    inline: bool,
+) -> None:
+    async with tidy(inline=inline) as stage:
+        seen: list[list[tuple[int, int]]] = []
+        leave = asyncio.Event()
+        worker = stage.qc.worker(
+            "numbers", ordering="key", concurrency=2, batch_size=3, retry=Retry(initial_delay=1)
+        )
+
+        @worker.on(number)
+        async def store(numbers: list[int], messages: list[Message[int]]) -> None:
+            attempts = [message.attempt for message in messages]
+            seen.append(list(zip(numbers, attempts, strict=True)))
+            await leave.wait()
+            if len(seen) == 1:
+                raise ConnectionError("the bank is down")
+
+        await worker.declare()
+        await publish(stage, *ONE_TO_FIVE, key="a")
+        async with running(worker):
+            await eventually(lambda: seen)
+            worker.pause("the bank is down")
+            leave.set()
+            await stage.clock.advance(10)
+            assert seen == [[(1, 1), (2, 1), (3, 1)]]
+            worker.resume()
+            await at_rest(stage.driver, "numbers")
+        assert seen[1:] == [[(1, 2), (2, 2), (3, 2)], [(4, 1), (5, 1)]]
+
+
 # -- connections and crashes -----------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import sys
@@ -22,6 +23,7 @@ from queuecraft import (
     QueueCraft,
     QueueError,
     Retry,
+    Worker,
 )
 from queuecraft.clock import Clock
 from queuecraft.drivers.base import Outgoing
@@ -580,6 +582,70 @@ async def test_pausing_a_worker_that_has_no_connection_works_and_resuming_too() 
             await stage.qc.publish(number, 1)
             await seen.wait_for(numbers=1)
             await at_rest(stage.driver, "numbers")
+
+
+def runner_of(worker: Worker) -> asyncio.Task[Any]:
+    """The one that waits for messages."""
+    assert worker._shift is not None
+    runner = worker._shift.consumer.intake.fetcher
+    assert runner is not None
+    return runner
+
+
+@pytest.mark.parametrize("first", ["the pause", "the cancellation"])
+@both
+async def test_a_cancellation_in_the_turn_of_a_pause_is_not_taken_for_it(
+    first: str, inline: bool
+) -> None:
+    seen = Ledger()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers").on(number, seen.recording("numbers"))
+        async with running(worker):
+            await quiet()
+            runner = runner_of(worker)
+            if first == "the pause":
+                worker.pause()
+                runner.cancel()
+            else:
+                runner.cancel()
+                worker.pause()
+            await quiet()
+            assert runner.cancelled()  # or the end of the program would wait for it for ever
+            worker.resume()
+            await stage.qc.publish(number, 1)
+            await seen.wait_for(numbers=1)
+            await at_rest(stage.driver, "numbers")
+
+
+@both
+async def test_a_cancellation_that_a_handler_has_swallowed_does_not_come_with_a_pause(
+    inline: bool,
+) -> None:
+    seen = Ledger()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers")
+
+        @worker.on(number)
+        async def handle(n: int, message: Message) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()  # as timeouts did before Python 3.11, and took none of it back
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
+            seen.record("numbers", message)
+
+        async with running(worker):
+            await stage.qc.publish(number, 1)
+            await at_rest(stage.driver, "numbers")
+            await quiet()
+            runner = runner_of(worker)
+            worker.pause()
+            await quiet()
+            worker.resume()
+            await stage.qc.publish(number, 2)
+            await seen.wait_for(numbers=2)
+            await at_rest(stage.driver, "numbers")
+            assert not runner.done()
 
 
 # -- brokers that misbehave --------------------------------------------------------------------

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 
 from queuecraft import Message, NoDeadLetter, Retry, Worker
-from queuecraft.drivers.base import Queue
+from queuecraft.drivers.base import Move, Queue, Receipt
 from queuecraft.testing import Ledger
+from queuecraft.testing.faulty import FaultySubscription
 from tests.runtime.consuming import Gate, at_rest, both, number, reasons, state, tidy, word
 from tests.runtime.support import Stage, eventually, ids, quiet, running
 
@@ -320,3 +323,66 @@ async def test_a_neighbour_that_never_returns_does_not_keep_it_waiting_for_ever(
             await seen.wait_for(numbers=1)
             gate.open()
             await at_rest(stage.driver, "numbers")
+
+
+@asynccontextmanager
+async def choked(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[asyncio.Event]:
+    """A broker that takes no messages until the event is set, and all else."""
+    flows = asyncio.Event()
+    move = FaultySubscription.move
+
+    async def held_up(self: FaultySubscription, moves: Sequence[Move]) -> Sequence[Receipt]:
+        await flows.wait()
+        return await move(self, moves)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FaultySubscription, "move", held_up)
+        try:
+            yield flows
+        finally:
+            flows.set()
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["for a while", "not for ever"])
+@pytest.mark.parametrize("concurrency", [2, 3])
+async def test_it_waits_for_the_retries_of_its_neighbours_but_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch, waits: bool, concurrency: int
+) -> None:
+    seen = Ledger()
+    async with tidy(inline=False) as stage, choked(monkeypatch) as flows:
+        worker = stage.qc.worker(
+            "numbers", concurrency=concurrency, prefetch=4, retry=Retry(initial_delay=100)
+        )
+        fails = seen.failing("fails")
+
+        @worker.on(word)
+        async def neighbour(text: str, message: Message) -> None:
+            await fails(text, message) if text == "bad" else seen.record("words", message)
+
+        worker.on(number, seen.recording("numbers"))
+        await stage.driver.declare(worker.definition)
+        await stage.qc.publish(number, 1)
+        await redelivered(stage, worker, 3)
+        suspect = await stage.driver.inner.subscribe(Queue("numbers"), prefetch=1)
+        held = await suspect.receive(1, 0)
+        async with running(worker):
+            await stage.qc.publish(word, "bad")
+            await stage.qc.publish(word, "good")
+            await seen.wait_for(fails=1, words=1)
+            await suspect.release(held)
+            await suspect.close()
+            await stage.qc.publish(word, "later")
+            await quiet()
+            assert (await state(stage.driver, "numbers")).in_flight == 2  # the good one is acked
+            await stage.clock.advance(29)
+            assert [each.name for each in seen.calls] == ["fails", "words"]
+            if waits:
+                flows.set()
+            else:
+                await stage.clock.advance(1)
+            await seen.wait_for(numbers=1, words=2)
+            await eventually(lambda: worker.in_flight == (0 if waits else 1))
+            flows.set()
+            await stage.clock.advance(100)
+            await at_rest(stage.driver, "numbers")
+    assert [each.name for each in seen.calls] == ["fails", "words", "numbers", "words", "fails"]

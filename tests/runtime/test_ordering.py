@@ -318,6 +318,88 @@ async def test_pausing_keeps_the_order_of_what_waits_behind_a_running_message(
     assert gate.passed == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("concurrency", [1, 2])
+@both
+async def test_what_fails_while_its_worker_is_paused_is_tried_again_only_after_resuming(
+    concurrency: int, inline: bool
+) -> None:
+    seen = Ledger()
+    inside, leave = asyncio.Event(), asyncio.Event()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker(
+            "numbers",
+            concurrency=concurrency,
+            prefetch=20,
+            ordering="key",
+            retry=Retry(max_retries=2, initial_delay=10, factor=1),
+        )
+
+        @worker.on(number)
+        async def handle(n: int, message: Message) -> None:
+            seen.record("numbers", message, failed=n == 0)
+            if n == 0:
+                inside.set()
+                await leave.wait()
+                raise ConnectionError("the bank is down")
+
+        async with running(worker):
+            await publish(stage, seen, 0, 1, 2)
+            await inside.wait()
+            worker.pause("the bank is down")
+            leave.set()
+            await stage.clock.advance(100)
+            assert seen.attempts() == [1]
+            assert await ids(stage.driver, "numbers") == ["a-0", "a-1", "a-2"]
+            worker.resume()
+            await stage.clock.settle()
+            assert seen.attempts() == [1, 2]  # its time has come meanwhile
+            await stage.clock.advance(9.9)
+            assert seen.attempts() == [1, 2]
+            await stage.clock.advance(0.1)
+            await seen.wait_for(numbers=5)
+            await at_rest(stage.driver, "numbers", dead=1)
+    assert seen.payloads() == [0, 0, 0, 1, 2]
+    assert seen.attempts() == [1, 2, 3, 1, 1]
+
+
+@both
+async def test_what_fails_beside_a_fallen_runner_stays_in_front_of_its_followers(
+    inline: bool,
+) -> None:
+    seen = Ledger()
+    inside, leave = asyncio.Event(), asyncio.Event()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker(
+            "numbers", concurrency=2, prefetch=20, ordering="key", retry=Retry(initial_delay=10)
+        )
+
+        @worker.on(number)
+        async def handle(n: int, message: Message) -> None:
+            failed = message.attempt == 1 and n == 0
+            seen.record("numbers", message, failed=failed)
+            if n == 1 and seen.ids().count(message.id) == 1:
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()  # as nobody should
+                await asyncio.sleep(0)
+            if failed:
+                inside.set()
+                await leave.wait()
+                raise ValueError("not now")
+
+        async with running(worker):
+            await publish(stage, seen, *range(4), keys="ab")
+            await inside.wait()
+            await eventually(lambda: worker.state == "paused")
+            leave.set()
+            await stage.clock.advance(100)
+            assert seen.ids() == ["a-0", "b-1"]
+            worker.resume()
+            await at_rest(stage.driver, "numbers")
+    assert [each.id for each in seen.calls if each.key == "a"] == ["a-0", "a-0", "a-2"]
+    assert [each.id for each in seen.calls if each.key == "b"] == ["b-1", "b-1", "b-3"]
+
+
 @both
 async def test_a_retry_by_hand_waits_for_its_handler_to_return(inline: bool) -> None:
     """Two runs of one message at once would be two runs of one key at once."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from queuecraft import Message, Retry
+from queuecraft import ConnectionLost, Message, PublishError, Retry
 from queuecraft.drivers.base import Outgoing
 from queuecraft.drivers.local.memory import MemoryDriver
 from queuecraft.drivers.local.subscription import MemorySubscription
@@ -331,6 +332,107 @@ async def test_a_worker_whose_connection_is_given_up_says_so_and_resumes_by_hand
             await stage.qc.open()
             worker.resume()
             await stage.qc.publish(number, 1)
+            await seen.wait_for(numbers=1)
+            await at_rest(stage.driver, "numbers")
+
+
+@pytest.mark.parametrize("settings", [{"auto_reconnect": False}, {"reconnect_attempts": 2}])
+@both
+async def test_a_run_ends_with_a_connection_that_is_given_up_and_finishes_what_runs(
+    settings: dict[str, Any], inline: bool
+) -> None:
+    gate = Gate()
+    async with tidy(inline=inline, **settings) as stage:
+        worker = stage.qc.worker("numbers", concurrency=2, prefetch=4).on(number, gate.handle)
+        run = asyncio.create_task(worker.run())
+        await eventually(lambda: worker.state == "running")
+        await stage.qc.publish(number, 1, message_id="m-1")
+        await gate.entered(1)
+        stage.driver.refuse(opens=2)
+        await stage.driver.drop()
+        await stage.clock.advance(60)
+        assert not run.done()
+        gate.open()
+        with pytest.raises(ConnectionLost, match=r"open\(\) tries again"):
+            await asyncio.wait_for(run, 5)
+        assert worker.state == "stopped"
+        assert gate.passed == [1]
+        stage.driver.heal()
+        await stage.qc.open()
+        assert await ids(stage.driver, "numbers") == ["m-1"]  # its ack never arrived
+
+
+@both
+async def test_all_that_run_end_with_a_connection_that_is_given_up(inline: bool) -> None:
+    gate = Gate()
+    async with tidy(inline=inline, auto_reconnect=False) as stage:
+        numbers = stage.qc.worker("numbers", concurrency=2).on(number, gate.handle)
+        words = stage.qc.worker("words").on(word, gate.handle)
+        run = asyncio.create_task(stage.qc.run())
+        await eventually(lambda: numbers.state == words.state == "running")
+        await stage.qc.publish(number, 1)
+        await gate.entered(1)
+        await stage.driver.drop()
+        await eventually(lambda: words.state == "stopped")
+        assert not run.done()
+        gate.open()
+        with pytest.raises(ConnectionLost, match="not connected"):
+            await asyncio.wait_for(run, 5)
+        assert numbers.state == "stopped"
+
+
+@both
+async def test_a_paused_worker_does_not_outlive_its_connection_either(inline: bool) -> None:
+    async with tidy(inline=inline, auto_reconnect=False) as stage:
+        worker = stage.qc.worker("numbers").on(number, Gate().handle)
+        run = asyncio.create_task(worker.run())
+        await eventually(lambda: worker.state == "running")
+        worker.pause("for a while")
+        await stage.driver.drop()
+        with pytest.raises(PublishError):
+            await stage.qc.publish(number, 1)
+        with pytest.raises(ConnectionLost, match="not connected"):
+            await asyncio.wait_for(run, 5)
+
+
+@both
+async def test_a_worker_goes_on_when_a_connection_that_was_given_up_is_opened_again(
+    inline: bool,
+) -> None:
+    seen = Ledger()
+    async with tidy(inline=inline, auto_reconnect=False) as stage:
+        worker = stage.qc.worker("numbers", concurrency=2).on(number, seen.recording("numbers"))
+        async with running(worker):
+            for n in (1, 2):
+                await stage.qc.publish(number, n)
+                await seen.wait_for(numbers=n)
+                await at_rest(stage.driver, "numbers")
+                await stage.driver.drop()
+                await eventually(lambda: worker.state == "paused")
+                await stage.qc.open()
+                await eventually(lambda: worker.state == "running")
+    seen.check()
+
+
+@both
+async def test_a_worker_that_was_paused_by_hand_meanwhile_stays_so(inline: bool) -> None:
+    seen = Ledger()
+    async with tidy(inline=inline, auto_reconnect=False) as stage:
+        worker = stage.qc.worker("numbers").on(number, seen.recording("numbers"))
+        async with running(worker):
+            await quiet()
+            await stage.driver.drop()
+            await eventually(lambda: worker.state == "paused")
+            worker.resume()
+            await quiet()
+            assert "not connected" in str(worker.paused)
+            worker.pause("for a while")
+            await stage.qc.open()
+            await stage.qc.publish(number, 1)
+            await quiet()
+            assert worker.paused == "for a while"
+            assert seen.calls == []
+            worker.resume()
             await seen.wait_for(numbers=1)
             await at_rest(stage.driver, "numbers")
 

@@ -136,7 +136,7 @@ class Consumer:
 
     def pause(self, reason: str) -> None:
         """Take no more; what runs goes on, what has not begun goes back to the queue."""
-        if self.paused is None:
+        if self.paused is None or self.intake.stranded:
             self.intake.pause(reason)
             _ = self.give_back()
             self.tally.paused(reason)
@@ -144,9 +144,9 @@ class Consumer:
     def resume(self) -> None:
         """Take messages again."""
         if self.paused is not None:
+            self.intake.resume()
             for slot in self.crew.fallen:
                 self._begin_again(slot)
-            self.intake.resume()
             self.tally.resumed()
 
     def close(self) -> None:
@@ -261,9 +261,10 @@ class Consumer:
                 intake.part(delivery)
             else:
                 intake.leave(delivery)
-        elif intake.closing or intake.lanes is None:
-            # Its turn comes again where the queue is consumed next.
-            _ = self.errands.start(self.put_back(delivery, settler, follows))
+        elif intake.stopped or intake.lanes is None:
+            if intake.lanes is not None:
+                intake.lanes.failed(delivery, again)
+            self._hand_back(delivery, settler, follows)
         else:
             intake.lanes.failed(delivery, again)
             if follows:
@@ -296,6 +297,16 @@ class Consumer:
         """A delivery cannot have its turn now: the broker keeps it."""
         await self.release(settler, [delivery])
         self._comes_again(delivery, follows)
+
+    def _hand_back(self, delivery: Delivery, settler: Settler, follows: bool = False) -> None:
+        """A delivery is to come again, and nothing is to begin now: its turn comes where the queue
+        is consumed next, or here after a resume."""
+        intake = self.intake
+        if intake.lanes is not None:
+            _ = self.give_back()  # a runner that has fallen left its followers where they were
+        self._comes_again(delivery, follows)
+        intake.returning()  # should it be resumed at once, what is behind must not come first
+        _ = self.errands.start(self._return(settler, [delivery]))
 
     def _comes_again(self, delivery: Delivery, follows: bool) -> None:
         self.orphans.finished(delivery.sent.id, success=False)  # its redelivery may wait for this
@@ -364,9 +375,7 @@ class Consumer:
         if intake.lanes is not None:
             intake.lanes.postponed(delivery, again)
         if intake.stopped:
-            self._comes_again(delivery, follows=False)
-            intake.returning()  # should it be resumed at once, what is behind must not come first
-            _ = self.errands.start(self._return(settler, [delivery]))
+            self._hand_back(delivery, settler)
         elif intake.lanes is None and (
             asked.seconds > WAITS_HERE or intake.waited(delivery) > HELD
         ):
@@ -394,22 +403,34 @@ class Consumer:
         )
 
     async def be_alone(self, slot: Slot, settler: Settler) -> bool:
-        """Give back what waits and wait for what runs; False when it is not to begin now."""
+        """Give back what waits, and wait for what runs and for what has to be told to the broker,
+        within bounds; False when it is not to begin now."""
         intake = self.intake
         if not intake.claim(slot):
             return False
         until = self.clock.monotonic() + ALONE_WITHIN
-        await self.give_back()
-        while True:
-            await self.flush_now(settler)
-            await self.errands.done()
-            if intake.closing or settler.void:
-                return False
-            left = until - self.clock.monotonic()
-            others = [other for other in self.slots if other is not slot]
-            if left <= 0 or all(other.delivery is None for other in others):
-                return True
-            await intake.quiet(left)
+        _ = self.give_back()
+        settled: asyncio.Future[None] | None = None
+        try:
+            while True:
+                if settler.waiting:
+                    _ = self.errands.start(self.flush_now(settler))
+                if intake.closing or settler.void:
+                    return False
+                left = until - self.clock.monotonic()
+                others = [other for other in self.slots if other is not slot]
+                at_rest = all(other.delivery is None for other in others)
+                if left <= 0 or (at_rest and not self.errands.busy):
+                    return True
+                # Not to be waited for without end: a broker that is full takes no moves before its
+                # queues are emptied, and here is nobody else who would do that.
+                if self.errands.busy and (settled is None or settled.done()):
+                    settled = asyncio.ensure_future(self.errands.done())
+                    settled.add_done_callback(intake.hush)
+                await intake.quiet(left)
+        finally:
+            if settled is not None:
+                settled.cancel()
 
     # -- settling ------------------------------------------------------------------------------
 

@@ -22,6 +22,11 @@ class Errands:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
+    @property
+    def busy(self) -> bool:
+        """Whether any are not done."""
+        return bool(self._tasks)
+
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Begin, and go on without waiting."""
         task = asyncio.get_running_loop().create_task(work)

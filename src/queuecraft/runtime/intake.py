@@ -28,6 +28,9 @@ class Receiver(Owner, Protocol):
     def pause(self, reason: str) -> None:
         """Nothing can be received until a person has seen to it."""
 
+    def resume(self) -> None:
+        """It can be received again."""
+
 
 class Intake:
     """What was received and not begun, and the runners waiting for more.
@@ -56,6 +59,7 @@ class Intake:
         self.waking = False
         self.fetcher: asyncio.Task[Any] | None = None
         self.paused: str | None = None
+        self.stranded = False  # paused because there is no connection, nor any attempt at one
         self.refused: str | None = None  # why the queue cannot be consumed, as long as it cannot
         self.closing = False
         self._queue = queue
@@ -87,7 +91,7 @@ class Intake:
         """Receive for all runners; False when there is nothing to be done now but wait."""
         if self._solo is not None:
             if self._solo is not slot:
-                _wake(self._quiet)
+                self.hush()
                 return False
             self.unclaim(slot)  # its message is settled
         if self.fetcher is not None or self.held_back:
@@ -95,7 +99,9 @@ class Intake:
         settler = self.settler
         if settler is not None and settler.held >= self._prefetch:
             return False
-        self.fetcher = asyncio.current_task()
+        self.fetcher = task = asyncio.current_task()
+        assert task is not None
+        before, others = task.cancelling(), False
         try:
             try:
                 if settler is None:
@@ -113,12 +119,14 @@ class Intake:
             if not self._interrupted:
                 raise
         finally:
-            if self._interrupted and slot.task is not None:
-                slot.task.uncancel()
+            if self._interrupted:
+                others = task.uncancel() > before
             self._interruptible = self._interrupted = False
             self.fetcher = None
             if self.parked and not self.waking:
                 self.wake()
+        if others and not self.closing:  # on closing, the runner comes to its end by itself
+            raise asyncio.CancelledError  # two calls in the same turn were one exception
         return True
 
     async def park(self) -> None:
@@ -220,6 +228,8 @@ class Intake:
     def resume(self) -> None:
         """Receive again."""
         self.paused = None
+        if self.stranded:
+            self._interrupt()  # whoever waits for a connection asks for one now
         self.wake()
 
     def close(self) -> None:
@@ -300,6 +310,10 @@ class Intake:
             timer.cancel()
             self._quiet = None
 
+    def hush(self, _: object = None) -> None:
+        """Something else that was waited for has come to rest."""
+        _wake(self._quiet)
+
     # -- inside --------------------------------------------------------------------------------
 
     def _admit(self, settler: Settler, got: Sequence[Delivery]) -> None:
@@ -349,7 +363,7 @@ class Intake:
             if settler is not None:
                 self._owner.session_lost(settler, error)
             elif ended:
-                self._owner.pause(str(error))  # there will be no connection again
+                await self._strand(error)
             return
         self.refused = f"cannot consume: {error}"
         expected = isinstance(error, QueueError)  # the queue is gone, or is not what it should be
@@ -367,6 +381,18 @@ class Intake:
                 self._facts.log.debug("leaving %s: %r", self._queue.name, failure)
         self._interruptible = True
         await self._clock.sleep(REJOIN)
+
+    async def _strand(self, error: Exception) -> None:
+        """There will be no connection, unless somebody asks for one: stand still until then."""
+        if self.stopped:
+            return
+        self._owner.pause(str(error))
+        self._interruptible = self.stranded = True
+        try:
+            await self._connection.opened()
+        finally:
+            self._interruptible = self.stranded = False
+        self._owner.resume()
 
     def _interrupt(self) -> None:
         # Only where nothing can be half done: waiting for a connection or for a message.

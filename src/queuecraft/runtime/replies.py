@@ -14,7 +14,7 @@ from queuecraft.drivers.base import NO_HEADERS, Delivery, Outgoing
 from queuecraft.model.errors import ConfigError, PayloadError, QueueError
 from queuecraft.model.ids import new_id
 from queuecraft.model.naming import REPLIES
-from queuecraft.model.outcome import Failure, Postponed, UnreadablePayload
+from queuecraft.model.outcome import Failure, NoReply, Postponed, UnreadablePayload
 from queuecraft.model.printable import printable
 from queuecraft.model.types import Headers
 from queuecraft.runtime.handler import Call, Handler
@@ -178,7 +178,7 @@ class Answer:
                 )
             result = await self._call(delivery)
             reply = None
-            if result is not None or not self._overhears:
+            if not (isinstance(result, NoReply) or (result is None and self._overhears)):
                 reply = replies.made(delivery, result)
         except GeneratorExit:
             raise
