@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 
-from queuecraft import ConfigError, ConnectionLost, Message, NoRetry, QueueCraft, Retry, Worker
+from queuecraft import (
+    ConfigError,
+    ConnectionLost,
+    Message,
+    NoRetry,
+    QueueCraft,
+    RequestTimeout,
+    Retry,
+    Worker,
+)
 from queuecraft.middleware import (
     Handle,
     Idempotent,
@@ -291,6 +300,24 @@ async def test_what_the_handler_returns_is_passed_on_the_first_time() -> None:
 
     handle = Idempotent(MemoryClaims())(answer)
     assert [await handle(message_of({})) for _ in range(2)] == ["42", None]
+
+
+async def test_a_request_that_was_handled_before_gets_no_reply_rather_than_none() -> None:
+    async with stage() as (qc, clock):
+        worker = qc.worker("pricing", middleware=[Idempotent(MemoryClaims(clock=clock))])
+
+        @worker.on("price.asked")
+        async def price(article: str) -> int:
+            return 42
+
+        await worker.start()
+        assert await qc.request("price.asked", "tea", int, message_id="m-1") == 42
+        again = asyncio.ensure_future(qc.request("price.asked", "tea", timeout=5, message_id="m-1"))
+        await clock.advance(5)
+        with pytest.raises(RequestTimeout, match="no reply came"):
+            await again
+        assert worker.in_flight == 0
+        assert (await qc.admin.inspect("pricing")).ready == 0
 
 
 # -- a store that is away, or slow -----------------------------------------------------------------

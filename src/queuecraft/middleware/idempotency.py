@@ -10,7 +10,7 @@ from queuecraft.middleware.claims import short, text_of
 from queuecraft.model.checks import SECONDS
 from queuecraft.model.errors import ConfigError, ConnectionLost
 from queuecraft.model.message import Message
-from queuecraft.model.outcome import Postponed
+from queuecraft.model.outcome import NO_REPLY, Postponed
 from queuecraft.runtime.engine import Engine
 from queuecraft.runtime.handler import Handle
 from queuecraft.stores.claims.base import CLAIMED, Busy
@@ -26,6 +26,7 @@ Key: TypeAlias = str | Callable[[Message[Any]], str] | None
 class Idempotent:
     """Middleware that runs a handler once for each message, for `ttl` seconds: one that was
     handled is acknowledged unrun when it comes again, one that is being handled elsewhere waits.
+    A request that was handled gets no reply when it comes again.
 
     Two messages of a queue are the same if they have the same `key`: their id, unless it is the
     name of a header (a message without it goes by its id) or a function of the message. A
@@ -80,7 +81,8 @@ class Idempotent:
                 raise Postponed(max(answer.seconds, SOONEST), "it is being handled elsewhere")
             if answer is not CLAIMED:
                 claims.log.debug("%s in %s was handled before", message.id, message.queue)
-                return None
+                # What it returned is not known, and the first reply counts: None would be one.
+                return None if message.reply_to is None else NO_REPLY
             try:
                 result = await handle(message)
             except GeneratorExit:  # we are being thrown away, and may wait for nothing

@@ -36,7 +36,9 @@ class Message(Generic[T]):
 
     A handler that returns has acknowledged its message, one that raises has failed it. To decide
     by hand, call one of `ack`, `nack`, `requeue`, `retry`, `dead_letter`, once; it takes effect
-    at once, also from a sync handler, and may be awaited to learn that the broker has it.
+    at once, also from a sync handler. To await it is to wait until the broker was told, not a
+    proof that it has heard: if the connection is lost there is no error, and the message comes
+    again.
 
     >>> from queuecraft.testing import message_of
     >>> message = message_of({"id": "o-1"}, routing_key="order.placed")

@@ -49,6 +49,14 @@ def held_back(seconds: float, reason: str) -> Postponed:
     return Postponed(min(seconds, WAITS_HERE), reason)
 
 
+@dataclass(frozen=True, slots=True)
+class NoReply:
+    """Returned in place of a result by what is around a handler: who has asked gets no reply."""
+
+
+NO_REPLY: Final = NoReply()
+
+
 class UnreadablePayload(PayloadError):
     """A received payload that no retry will make readable, as against one a handler refuses."""
 
