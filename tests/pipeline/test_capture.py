@@ -49,9 +49,10 @@ async def publish(qc: QueueCraft, *numbers: int, event: str = "order.placed") ->
         await qc.publish(event, {"n": n}, message_id=f"m-{n}")
 
 
-def plan(lake: Lake, id: str) -> None:
+def plan(lake: Lake, id: str, question: Question | None = None, **about: Any) -> None:
     """A replay that this lake has planned."""
-    Ledger(lake.replays / id).keep(Plan(id=id, question=Question(), planned_at=datetime.now(UTC)))
+    made = Plan(id=id, question=question or Question(), planned_at=datetime.now(UTC), **about)
+    Ledger(lake.replays / id).keep(made)
 
 
 async def ready(qc: QueueCraft, queue: str = "tap") -> list[str]:
@@ -155,6 +156,57 @@ async def test_what_only_says_that_it_was_replayed_is_archived(
     assert await capture(qc, "tap", lake, once=True) == Captured(rows=1, segments=1, size=2)
     (row,) = rows(lake)
     assert outgoing_of(row).headers == {"x-replay-id": told}
+
+
+@pytest.mark.parametrize(
+    ("question", "about"),
+    [
+        (Question(set={"payload": "upper(cast(payload as string))"}), {}),
+        (Question(transform="mending:fix"), {}),
+        (Question(to_event="order.again"), {}),
+        (Question(), {"transformed": True}),
+    ],
+    ids=["set", "named transform", "another event", "transform"],
+)
+async def test_what_a_replay_has_changed_is_in_no_lake_yet(
+    qc: QueueCraft, driver: FaultyDriver, lake: Lake, question: Question, about: dict[str, Any]
+) -> None:
+    plan(lake, "r-1", Question(to="tap", replayed=True))
+    plan(lake, "r-2", question, **about)
+    for n, id in enumerate(("r-1", "r-2", "r-1", "r-2")):
+        sent = Outgoing(b"CHANGED", f"m-{n}", queue="tap", headers={"x-replay-id": id})
+        await driver.send([sent])
+    captured = await capture(qc, "tap", lake, once=True)
+    assert (captured.rows, captured.replayed) == (2, 2)
+    told = [(row["message_id"], row["replay_id"], row["payload"]) for row in rows(lake)]
+    assert told == [("m-1", "r-2", b"CHANGED"), ("m-3", "r-2", b"CHANGED")]
+
+
+async def test_a_plan_is_read_once_for_all_of_its_messages(
+    qc: QueueCraft, driver: FaultyDriver, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan(lake, "r-1")
+    reads: list[Ledger] = []
+    read = Ledger.plan
+
+    def reading(ledger: Ledger) -> Plan:
+        reads.append(ledger)
+        return read(ledger)
+
+    monkeypatch.setattr(Ledger, "plan", reading)
+    for n in range(20):
+        await driver.send([Outgoing(b"", f"m-{n}", queue="tap", headers={"x-replay-id": "r-1"})])
+    assert (await capture(qc, "tap", lake, rows=5, once=True)).replayed == 20
+    assert len(reads) == 1
+
+
+async def test_what_is_of_a_plan_that_cannot_be_read_is_archived(
+    qc: QueueCraft, driver: FaultyDriver, lake: Lake
+) -> None:
+    plan(lake, "r-1")
+    (lake.replays / "r-1" / "plan.json").write_text("{")
+    await driver.send([Outgoing(b"{}", "m-1", queue="tap", headers={"x-replay-id": "r-1"})])
+    assert (await capture(qc, "tap", lake, once=True)).rows == 1
 
 
 async def test_a_replay_whose_plan_is_not_complete_has_sent_nothing(
@@ -367,6 +419,82 @@ async def test_a_broker_that_is_gone_for_good_ends_it(lake: Lake, driver: Faulty
         await driver.drop()
         with pytest.raises(ConnectionLost):
             await task
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capturing, "AGAIN", 0.0)
+
+
+THROWN_OUT = "partitions went to another process before their handlers had ended"
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_thrown_out_of_its_group_it_joins_again_and_loses_nothing(
+    qc: QueueCraft, lake: Lake, driver: FaultyDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def joined() -> bool:
+        return driver.calls["subscribe"] == 4 and await _held(qc, 3)
+
+    async with asyncio.timeout(10), under_way(qc, "tap", lake, seconds=1000):
+        await publish(qc, 1, 2)
+        await until(lambda: _held(qc, 2))
+        driver.fail("receive", QueueError(THROWN_OUT))
+        driver.fail("subscribe", QueueError("the group is being shared out"), times=2)
+        await publish(qc, 3)  # wakes it, and it asks for more
+        await until(joined)
+        assert driver.calls["ack"] == 0, "what is in no segment is never acknowledged"
+    assert sorted(ids(lake)) == ["m-1", "m-2", "m-3"], "each once: what was void was not written"
+    assert await ready(qc) == []
+    told = [each.message for each in caplog.records if each.message.startswith("cannot capture")]
+    assert told[0].startswith(f"cannot capture tap: {THROWN_OUT}")
+    assert len(told) == 3
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_an_ack_that_is_refused_gives_duplicates_and_no_end(
+    qc: QueueCraft, lake: Lake, driver: FaultyDriver
+) -> None:
+    await publish(qc, 1, 2)
+    driver.fail("ack", QueueError(THROWN_OUT))
+
+    assert (await capture(qc, "tap", lake, once=True)).rows == 4
+    assert sorted(ids(lake)) == ["m-1", "m-1", "m-2", "m-2"], "what was written came again"
+    assert await ready(qc) == []
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_queue_that_is_gone_ends_it(
+    qc: QueueCraft, lake: Lake, driver: FaultyDriver
+) -> None:
+    deleting: list[asyncio.Task[None]] = []
+
+    def delete(_: Captured) -> None:
+        driver.fail("receive", QueueError("the broker has ended the consumer"))
+        deleting.append(asyncio.create_task(driver.inner.delete("tap")))
+
+    await publish(qc, 1, 2)
+    with pytest.raises(QueueError, match="queue 'tap' exists no more: the broker has ended"):
+        await asyncio.wait_for(capture(qc, "tap", lake, rows=1, progress=delete), 10)
+    assert ids(lake) == ["m-1"]
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_what_trying_again_does_not_mend_ends_it(
+    qc: QueueCraft, lake: Lake, driver: FaultyDriver
+) -> None:
+    task = asyncio.create_task(capture(qc, "tap", lake))
+    await until(lambda: _consumers(qc, "tap"))
+    driver.fail("receive", QueueError(THROWN_OUT))
+    driver.fail("subscribe", ConfigError("there is no such user"))
+    await publish(qc, 1)  # wakes it, and it asks for more
+    with pytest.raises(ConfigError, match="no such user"):
+        await asyncio.wait_for(task, 10)
+
+    driver.heal()
+    driver.fail("subscribe", QueueError("it may not be consumed"))
+    with pytest.raises(QueueError, match="may not be consumed"):
+        await capture(qc, "tap", lake)
 
 
 async def test_a_queue_that_breaks_loses_nothing_of_what_was_taken(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from queuecraft import QueueCraft
+from queuecraft.drivers.base import Delivery, Queue
 from queuecraft.model.errors import ConfigError, UnsupportedFeature
+from queuecraft.pipeline import capture as capturing
 from queuecraft.pipeline.capture import capture
 from queuecraft.pipeline.lake import Lake
 from tests.pipeline.segments import dies, rows
@@ -55,6 +59,43 @@ async def test_redis(point: str, mode: str, lake: Lake, redis_url: str) -> None:
 @pytest.mark.parametrize("point", MOST_TELLING)
 async def test_kafka(point: str, lake: Lake, kafka_url: str) -> None:
     await _loses_nothing(kafka_url, point, lake)
+
+
+@pytest.mark.faults
+async def test_what_kafka_gives_to_another_member_is_captured_when_it_comes_again(
+    lake: Lake,
+    kafka_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    holds, stop = asyncio.Event(), asyncio.Event()
+
+    class Telling(capturing.Tap):
+        async def receive(self, limit: int, wait: float) -> Sequence[Delivery] | None:
+            if got := await super().receive(limit, wait):
+                holds.set()
+            return got
+
+    monkeypatch.setattr(capturing, "Tap", Telling)
+    url = f"{kafka_url}&drain_timeout=0.2&session_timeout=6"
+    async with QueueCraft(url) as qc, QueueCraft(url) as another, asyncio.timeout(60):
+        await qc.admin.declare("tap", "order.*", dead_letters=False)
+        sent = set(await qc.publish_many("order.placed", [{"n": n} for n in range(COUNT)]))
+        task = asyncio.create_task(capture(qc, "tap", lake, seconds=1000, stop=stop))
+        await holds.wait()
+        driver = await another._engine.connection.ready()
+        other = await driver.subscribe(Queue("tap"), prefetch=1)
+        assert await other.receive(1, 30)
+        # Whoever waits for messages is told when that wait is over.
+        while not any("cannot capture tap" in each.message for each in caplog.records):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        holds.clear()
+        await other.close()
+        await holds.wait()
+        stop.set()
+        await task
+        await capture(qc, "tap", lake, once=True)
+    assert {row["message_id"] for row in rows(lake)} == sent
 
 
 async def test_what_redis_would_forget_is_refused(lake: Lake, redis_url: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -20,7 +21,12 @@ from queuecraft.drivers.base import (
     Traits,
 )
 from queuecraft.failpoints import failpoint
-from queuecraft.model.errors import ConfigError, QueueError, UnsupportedFeature
+from queuecraft.model.errors import (
+    ConfigError,
+    QueueError,
+    TopologyMismatch,
+    UnsupportedFeature,
+)
 from queuecraft.model.settings import Settings
 from queuecraft.pipeline.archive import archived
 from queuecraft.pipeline.arrow import require_arrow
@@ -35,6 +41,8 @@ BYTES: Final = 64 << 20  # of payloads in one segment
 AT_ONCE: Final = 1000  # messages received, and acknowledged, in one call
 IDLE: Final = 30.0  # seconds one receive waits; only a bound, a message wakes it
 REPLAYS: Final = 100  # that are remembered, known or not
+AGAIN: Final = 1.0  # seconds before a queue that cannot be consumed is asked for again
+LASTING: Final = (ConfigError, TopologyMismatch, UnsupportedFeature)  # however often it is tried
 EMPTY: Final = 0.25  # seconds without a message after which a queue may be empty
 LINGER: Final = 5.0  # seconds in which a consumer that has died is still counted, at most
 GROUP_LINGER: Final = 15.0  # the same where a group waits for its dead: Kafka, by its defaults
@@ -80,8 +88,9 @@ async def capture(
     would be taken away from its workers; one of dead letters would be emptied. Both are a
     `QueueError`, unless `force` is given.
 
-    A message that this lake has replayed is in it already: a tap lets it pass, unless `replayed`
-    asks for it. Where `force` was needed everything is kept, since it is nowhere else.
+    A message that this lake has replayed as it was is in it already: a tap lets it pass, unless
+    `replayed` asks for it. What the replay changed is archived, and where `force` was needed
+    everything is, since it is nowhere else.
 
     >>> from tempfile import TemporaryDirectory
     >>> async def main(folder: str) -> Captured:
@@ -103,7 +112,7 @@ async def capture(
     _check_keeps(engine.connection.traits, qc.settings, force=force)
     if not force:
         await _check_tap(qc, queue, engine.clock, engine.connection.traits)
-    tap = Tap(engine.connection, queue, rows)
+    tap = Tap(engine.connection, queue, rows, engine.clock, engine.facts.log)
     run = _Run(
         tap,
         lake,
@@ -122,19 +131,32 @@ async def capture(
 
 
 class Tap:
-    """A queue that is consumed, through lost connections: what was held then comes again."""
+    """A queue that is consumed, through lost connections and lost places in a group: what was held
+    then comes again."""
 
-    def __init__(self, connection: Connection, queue: str, prefetch: int) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        queue: str,
+        prefetch: int,
+        clock: Clock,
+        log: logging.Logger,
+    ) -> None:
         self._connection = connection
         self._queue = Queue[Any](queue)
         self._prefetch = prefetch
+        self._clock = clock
+        self._log = log
         self._driver: Driver | None = None
         self._subscription: Subscription | None = None
         self._generation = 0
+        self._stood = False  # there was a subscription: if there cannot be one now, that may pass
+        self._not_before = 0.0
 
     async def receive(self, limit: int, wait: float) -> Sequence[Delivery] | None:
-        """Messages, or none within so many seconds; None when the connection was lost, and with it
-        every message that was held."""
+        """Messages, or none within so many seconds; None when the connection or the subscription
+        was lost, and with it every message that was held. Raises `QueueError` if the queue is gone
+        or trying again is of no use."""
         try:
             if self._subscription is None:
                 await self._join()
@@ -145,7 +167,9 @@ class Tap:
             return await self._subscription.receive(limit, wait)
         except ConnectionLost as error:
             self._lost(error)
-            return None
+        except QueueError as error:
+            await self._leave(error)
+        return None
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Let the broker forget messages. Those it does not hear of come again."""
@@ -156,6 +180,8 @@ class Tap:
                     await subscription.ack(deliveries[start : start + AT_ONCE])
         except ConnectionLost as error:
             self._lost(error)
+        except QueueError as error:
+            await self._leave(error)
 
     async def drained(self) -> bool:
         """Whether there is nothing to be had, now or when another lets go of what it holds."""
@@ -176,9 +202,48 @@ class Tap:
                 self._lost(error)
 
     async def _join(self) -> None:
+        if (left := self._not_before - self._clock.monotonic()) > 0:
+            await self._clock.sleep(left)
         driver = await self._connection.ready()
         self._driver, self._generation = driver, self._connection.generation
         self._subscription = await driver.subscribe(self._queue, prefetch=self._prefetch)
+        self._stood = True
+
+    async def _leave(self, error: QueueError) -> None:
+        """Begin again with another subscription, in a while. What this one held is not ours any
+        more, and is never acknowledged by another."""
+        subscription, self._subscription = self._subscription, None
+        self._not_before = self._clock.monotonic() + AGAIN
+        if subscription is not None:
+            await _undisturbed(self._close(subscription))
+        if not self._stood or isinstance(error, LASTING):
+            raise error
+        if await self._is_gone():
+            raise QueueError(
+                f"queue {self._queue.name!r} exists no more: {error.message}",
+                operation="capture",
+                queue=self._queue.name,
+            ) from error
+        self._log.warning("cannot capture %s: %s; trying again", self._queue.name, error)
+
+    async def _close(self, subscription: Subscription) -> None:
+        try:
+            await subscription.close()
+        except Exception as error:  # it is of no use any more, whatever it says
+            self._log.debug("leaving %s: %r", self._queue.name, error)
+
+    async def _is_gone(self) -> bool:
+        """Whether the broker says that there is no such queue."""
+        driver = self._driver
+        if driver is None:
+            return False
+        try:
+            return not await driver.inspect([self._queue.name])
+        except ConnectionLost as error:
+            self._lost(error)
+        except QueueError as error:
+            self._log.debug("looking for %s: %r", self._queue.name, error)
+        return False
 
     def _lost(self, error: ConnectionLost) -> None:
         self._subscription = None
@@ -210,7 +275,7 @@ class _Run:
         self._rows = rows
         self._seconds = seconds
         self._replayed = replayed
-        self._has_replay = lru_cache(REPLAYS)(partial(_has_replay, lake))
+        self._has_all_of = lru_cache(REPLAYS)(partial(_has_all_of, lake))
         self._stop = stop
         self._progress = progress
 
@@ -293,30 +358,30 @@ class _Run:
         failpoint("capture.after_ack")
 
     def _missing(self, batch: Sequence[Delivery]) -> Sequence[Delivery]:
-        """All but what this lake has sent again. Anyone may write the header: what another lake
-        has sent is not in this one."""
+        """All but what this lake has sent again as it was. Anyone may write the header: what
+        another lake has sent is not in this one."""
         if self._replayed:
             return batch
-        return [each for each in batch if not self._sent_from_here(each)]
+        return [each for each in batch if not self._is_here(each)]
 
-    def _sent_from_here(self, delivery: Delivery) -> bool:
+    def _is_here(self, delivery: Delivery) -> bool:
         replay_id = delivery.sent.headers.get(REPLAY_ID)
-        return isinstance(replay_id, str) and self._has_replay(replay_id)
+        return isinstance(replay_id, str) and self._has_all_of(replay_id)
 
     def _write(self, batch: Sequence[Delivery]) -> None:
         now = self._clock.now()
         write_segment(self._lake, archived(batch, now), place=new_place("captured", now))
 
 
-def _has_replay(lake: Lake, replay_id: str) -> bool:
-    """Whether a lake has planned this replay."""
+def _has_all_of(lake: Lake, replay_id: str) -> bool:
+    """Whether a lake has planned this replay, and has its messages just as they are sent."""
     from queuecraft.pipeline.replay.ledger import Ledger
 
     try:
-        Ledger.of(lake, replay_id)
-    except ConfigError:
+        plan = Ledger.of(lake, replay_id).plan()
+    except QueueError:  # none of ours, or one that cannot be read: rather twice than never
         return False
-    return True
+    return not plan.changed
 
 
 def _check_keeps(traits: Traits, settings: Settings, *, force: bool) -> None:

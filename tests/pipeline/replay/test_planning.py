@@ -65,6 +65,7 @@ def test_a_plan_says_what_would_go_where(spark: SparkSession, lake: Lake) -> Non
     assert written[3]["headers"] == [("a", "b")]
     assert {row["replay_id"] for row in written} == {made.id}
     assert Ledger.of(lake, made.id).plan() == made
+    assert not made.changed
     assert replays(lake)[-1].state == "planned"
     assert not (Ledger.of(lake, made.id).folder / "chosen").exists()
 
@@ -90,6 +91,7 @@ def test_columns_are_set_and_functions_applied_before_it_is_written(
 
     asked = Question(to="billing", set=values, where="message_id > 'm-00001'")
     made = plan(spark, lake, asked, transform=without_users)
+    assert Ledger.of(lake, made.id).plan().transformed, "which its question does not tell"
     assert [
         (row["message_id"], row["key"], row["priority"], row["payload"]) for row in rows(lake, made)
     ] == [

@@ -46,7 +46,7 @@ def capture(
         bool, typer.Option("--force", help="Also from a queue of workers or of dead letters.")
     ] = False,
     replayed: Annotated[
-        bool, typer.Option("--replayed", help="Also messages that this lake has replayed.")
+        bool, typer.Option("--replayed", help="Also messages that this lake replayed unchanged.")
     ] = False,
     url: Url = None,
     as_json: AsJson = False,

@@ -50,6 +50,7 @@ class Plan:
     lines: tuple[Line, ...] = ()
     examples: tuple[Example, ...] = ()
     missing: int = 0
+    transformed: bool = False  # by a function, which the question need not name
 
     @property
     def messages(self) -> int:
@@ -65,6 +66,11 @@ class Plan:
     def expired(self) -> int:
         """How many have run out of time already."""
         return sum(line.expired for line in self.lines)
+
+    @property
+    def changed(self) -> bool:
+        """Whether messages are sent otherwise than they are in the archive."""
+        return self.transformed or self.question.changes
 
     @property
     def first(self) -> datetime | None:

@@ -126,7 +126,13 @@ def _written(
             'queue (queuecraft lake capture), or let the journal keep payloads: "full"'
         )
     now = datetime.now(UTC)
-    result = Plan(id=ledger.folder.name, question=question, planned_at=now, missing=missing)
+    result = Plan(
+        id=ledger.folder.name,
+        question=question,
+        planned_at=now,
+        missing=missing,
+        transformed=transform is not None,
+    )
     if count:
         with _telling(question):
             _put_in_order(_changed(messages, question, transform), count, result, ledger)

@@ -81,6 +81,15 @@ class Question:
                 hint = nearest(column, SETTABLE)
                 raise ConfigError(f"a message has no column {column!r} to be set; {hint}")
 
+    @property
+    def changes(self) -> bool:
+        """Whether messages are sent otherwise than they are in the archive.
+
+        >>> Question(to="billing").changes, Question(set={"priority": "9"}).changes
+        (False, True)
+        """
+        return bool(self.set) or self.transform is not None or self.to_event is not None
+
     def __str__(self) -> str:
         told = [
             "dead letters" if self.source == "dead-letters" else "archive",
