@@ -24,6 +24,59 @@ def test_a_queue_is_declared_and_gets_its_events(shell: Shell) -> None:
     assert shell.payloads("billing") == [1]
 
 
+SHOP = """
+from queuecraft import Queue, QueueCraft
+
+qc = QueueCraft.from_environment()
+empty = QueueCraft.from_environment()
+
+@qc.worker(Queue("billing", max_priority=3)).on("order.placed")
+async def charge(order: object) -> None: ...
+
+@qc.worker("audit").on("order.#")
+async def note(order: object) -> None: ...
+"""
+
+
+def test_all_that_the_workers_of_an_application_need_is_declared(shell: Shell) -> None:
+    (shell.folder / "shop.py").write_text(SHOP)
+    for _ in range(2):
+        code, printed, complaint = shell.finished("declare", "--app", "shop:qc", "--json")
+        assert (code, json.loads(printed)) == (0, {"declared": ["billing", "audit"]}), complaint
+    assert names(shell) == ["audit", "audit.dlq", "billing", "billing.dlq"]
+    shell.ok("publish", "order.placed", "1")
+    assert shell.payloads("billing") == shell.payloads("audit") == [1]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--app", "shop:q"], "did you mean shop:qc?"),
+        (["--app", "shop:empty"], "has no workers"),
+        (["billing", "--app", "shop:qc"], "the application says the rest"),
+        (["--app", "shop:qc", "--no-dead-letters"], "the application says the rest"),
+        ([], "name one, or an application"),
+    ],
+)
+def test_what_is_to_be_declared_has_to_be_said_once(
+    shell: Shell, given: list[str], told: str
+) -> None:
+    (shell.folder / "shop.py").write_text(SHOP)
+    code, printed, complaint = shell.finished("declare", *given)
+    assert (code, printed) == (2, "")
+    assert told in " ".join(complaint.split())
+    assert not shell.path.exists()
+
+
+def test_an_application_in_memory_has_nothing_to_declare_for_others(shell: Shell) -> None:
+    (shell.folder / "shop.py").write_text(SHOP)
+    code, _, complaint = shell.finished(
+        "declare", "--app", "shop:qc", env={"QUEUECRAFT_URL": "local://"}
+    )
+    assert code == 2
+    assert "queue in the memory" in complaint
+
+
 def test_an_exchange_of_another_type_is_made_and_bound_to(shell: Shell) -> None:
     shell.ok("declare", "everyone", "any", "--exchange", "news", "--type", "fanout")
     shell.ok("declare", "other", "--no-dead-letters")
@@ -186,6 +239,7 @@ def test_messages_move_and_the_numbers_are_told(shell: Shell) -> None:
         "dry_run": False,
         "interrupted": False,
         "errors": [],
+        "stopped": None,
     }
     assert shell.ids("there") == [f"m-{number}" for number in range(10)]
 

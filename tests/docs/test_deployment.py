@@ -16,17 +16,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import typer
 import yaml
 
 from queuecraft import QueueCraft
-from queuecraft.cli import app
 from queuecraft.config import CONFIG, Settings, settings_from_environment
 from queuecraft.config.names import VARIABLES
 from queuecraft.http.secrets import VARIABLES as TOKENS
 from tests.brokers.port import Port
 from tests.brokers.redis import RedisServer
 from tests.cli.running import Running, eventually
+from tests.docs.commands import parsed
 from tests.test_house import ROOT, blocks_of
 
 FILES: Final = ROOT / "docs" / "deployment"
@@ -117,20 +116,6 @@ OURS: Final = [
 ]
 
 
-def parsed(words: Sequence[str]) -> None:
-    """Have the command line read these words, without carrying them out."""
-    command: Any = typer.main.get_command(app)
-    context: Any = None
-    rest = list(words)
-    while True:
-        context = command.make_context(command.name, rest, parent=context)
-        if not hasattr(command, "resolve_command"):
-            return
-        _, command, rest = command.resolve_command(
-            context, [*context._protected_args, *context.args]
-        )
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_shows_each_file_as_it_is(name: str) -> None:
     assert f"\n{text_of(name)}```" in PAGE
@@ -139,11 +124,6 @@ def test_the_page_shows_each_file_as_it_is(name: str) -> None:
 @pytest.mark.parametrize("words", OURS)
 def test_every_command_is_one_that_queuecraft_takes(words: list[str]) -> None:
     parsed(words)
-
-
-def test_a_command_that_queuecraft_does_not_take_is_noticed() -> None:
-    with pytest.raises(Exception, match="there is no option --proceses"):
-        parsed(["run", "shop:qc", "--proceses", "4"])
 
 
 def test_every_variable_is_one_that_is_read() -> None:

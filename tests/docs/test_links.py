@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parent.parent.parent
-FRONT = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+FRONT = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md")
 
 FENCE = re.compile(
     r"^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})(?P<kind>\w*)[^\n]*\n"

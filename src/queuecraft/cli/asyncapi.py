@@ -12,9 +12,8 @@ import msgspec
 import typer
 
 from queuecraft.asyncapi import document, to_yaml
-from queuecraft.cli.exits import ExitCode
-from queuecraft.cli.output import complain
-from queuecraft.cli.processes.application import ApplicationError, Reference, loaded
+from queuecraft.cli.mistakes import mistakes_explained
+from queuecraft.cli.processes.application import Reference, loaded
 from queuecraft.model.errors import ConfigError
 from queuecraft.model.event import Event
 
@@ -50,14 +49,9 @@ def asyncapi(
 
     Example: queuecraft asyncapi shop:qc --output asyncapi.yaml
     """
-    try:
+    with mistakes_explained():
         reference = Reference.parse(application)
         qc = loaded(reference)
-    except ApplicationError as error:
-        if error.story:
-            print(error.story, file=sys.stderr)
-        complain(error.message)
-        raise typer.Exit(ExitCode.USAGE) from None
     module = sys.modules[reference.module]
     events: dict[str, Event[Any]] = {
         each.name: each for each in vars(module).values() if isinstance(each, Event)

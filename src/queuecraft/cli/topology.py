@@ -9,11 +9,13 @@ from typing import Annotated, TypeAlias
 import typer
 
 from queuecraft.app import QueueCraft
-from queuecraft.cli.broker import Url, connected, run
+from queuecraft.cli.broker import Url, check_place, connected, entered, run
 from queuecraft.cli.completion import QueueName
 from queuecraft.cli.confirmation import Yes, confirm
+from queuecraft.cli.mistakes import mistakes_explained
 from queuecraft.cli.output import AsJson, note, say, say_json
 from queuecraft.cli.pairs import pairs
+from queuecraft.cli.processes.application import Application
 from queuecraft.drivers.base import Exchange, QueueInfo
 from queuecraft.model.errors import ConfigError
 from queuecraft.model.queue import EXCHANGE_TYPES, ExchangeType
@@ -33,9 +35,18 @@ Match: TypeAlias = Annotated[
 
 
 def declare(
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Its name.")],
+    queue: Annotated[
+        str | None, typer.Argument(metavar="[QUEUE]", help="Its name.", show_default=False)
+    ] = None,
     events: Events = None,
     *,
+    app: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:ATTRIBUTE",
+            help="Instead of QUEUE: all that the workers of this application need, at its broker.",
+        ),
+    ] = None,
     exchange: ExchangeName = None,
     exchange_type: Annotated[
         str | None, typer.Option("--type", metavar="TYPE", help="Of the exchange, if it is new.")
@@ -47,20 +58,44 @@ def declare(
     """Make a queue, with its dead-letter queue and bindings. Making it again only adds.
 
     Example: queuecraft declare billing order.placed 'payment.*'
+
+    Example: queuecraft declare --app shop:qc
     """
-    patterns = events or []
+    if app is not None:
+        if queue is not None or exchange or exchange_type or url or not dead_letters:
+            raise typer.BadParameter(
+                "goes alone: the application says the rest", param_hint="--app"
+            )
+        made = _declared_by(app)
+        _told(as_json, f"Declared {', '.join(map(repr, made))}.", declared=made)
+        return
+    if queue is None:
+        raise typer.BadParameter("name one, or an application: --app shop:qc", param_hint="QUEUE")
+    name, patterns = queue, events or []
 
     async def work() -> None:
         async with connected(url, creates=True) as qc:
             meant: Exchange | str | None = exchange
             if exchange_type is not None:
                 meant = Exchange(exchange or qc.settings.exchange, _type(exchange_type))
-            await qc.admin.declare(queue, *patterns, exchange=meant, dead_letters=dead_letters)
+            await qc.admin.declare(name, *patterns, exchange=meant, dead_letters=dead_letters)
 
     run(work())
-    _told(
-        as_json, f"Declared {queue!r}{_to(patterns, ', bound')}.", declared=queue, events=patterns
-    )
+    _told(as_json, f"Declared {name!r}{_to(patterns, ', bound')}.", declared=name, events=patterns)
+
+
+def _declared_by(app: str) -> list[str]:
+    """The queues of an application, made as its workers would."""
+    with mistakes_explained():
+        found = Application.load(app)
+    check_place(found.qc.settings.url, creates=True)
+
+    async def work() -> None:
+        async with entered(found.qc):
+            pass
+
+    run(work())
+    return [worker.queue_name for worker in found.workers]
 
 
 def bind(
