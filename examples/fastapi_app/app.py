@@ -10,7 +10,14 @@ from fastapi.responses import JSONResponse
 
 from examples.fastapi_app.events import Order, Price, order_placed, price_asked
 from examples.fastapi_app.workers import make
-from queuecraft import ConnectionLost, PublishError, QueueCraft, QueueError, RequestTimeout
+from queuecraft import (
+    ConnectionLost,
+    PublishError,
+    QueueCraft,
+    QueueError,
+    QueueFull,
+    RequestTimeout,
+)
 from queuecraft.fastapi import lifespan, use_queue
 
 Queued = Annotated[QueueCraft, Depends(use_queue)]
@@ -54,6 +61,7 @@ async def nobody_answers(request: Request, error: RequestTimeout) -> JSONRespons
 
 @app.exception_handler(ConnectionLost)
 @app.exception_handler(PublishError)
+@app.exception_handler(QueueFull)
 async def broker_away(request: Request, error: QueueError) -> JSONResponse:
     """Nothing was stored, or nobody knows: the customer may try again."""
     return JSONResponse({"detail": "not possible at the moment; try again"}, 503)

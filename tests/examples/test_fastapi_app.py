@@ -11,7 +11,7 @@ import pytest
 
 from examples.fastapi_app.app import app
 from queuecraft.fastapi import use_queue
-from queuecraft.model.errors import PublishError
+from queuecraft.model.errors import PublishError, QueueError, QueueFull
 from queuecraft.testing import MockQueueCraft
 from tests.features.life import until
 
@@ -65,9 +65,12 @@ async def test_health_is_that_of_the_queue(client: httpx.AsyncClient) -> None:
     assert (answer.status_code, answer.json()) == (200, {"status": "healthy"})
 
 
-async def test_a_broker_that_takes_nothing_is_a_503() -> None:
+@pytest.mark.parametrize(
+    "error", [PublishError("no", outcome="rejected"), QueueFull("too many wait")]
+)
+async def test_a_broker_that_takes_nothing_is_a_503(error: QueueError) -> None:
     async with MockQueueCraft() as mock:
-        mock.fail_publishing(PublishError("no", outcome="rejected"))
+        mock.fail_publishing(error)
         app.dependency_overrides[use_queue] = lambda: mock
         try:
             async with client_of() as client:
