@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -15,15 +16,24 @@ from rich.table import Table
 
 from tests.faults.matrix.__main__ import children, those
 from tests.faults.matrix.brokers import ROWS, Row
+from tests.faults.matrix.versions import ours
 from tests.faults.nursery import Nursery
 from tests.faults.soak.course import Outcome, soak
+from tests.faults.soak.page import page
+from tests.test_house import ROOT
 
+PAGE = ROOT / "docs" / "soak.md"
 MINUTES = 30.0
 WIDE = 120
 
 
 async def one(
-    kind: type[Row], nursery: Nursery, seconds: float, progress: Progress, keep: Path | None
+    kind: type[Row],
+    nursery: Nursery,
+    seconds: float,
+    progress: Progress,
+    versions: dict[str, str],
+    keep: Path | None,
 ) -> Outcome:
     """The course of one broker, from its start to its end."""
     task = progress.add_task(kind.name, total=seconds)
@@ -37,6 +47,7 @@ async def one(
             hear=lambda passed: progress.update(task, completed=min(passed, seconds)),
             keep=keep,
         )
+        versions |= await asyncio.to_thread(row.versions)
     finally:
         await asyncio.to_thread(row.close)
     ended = "; ".join(outcome.complaints) or "well"
@@ -45,13 +56,19 @@ async def one(
 
 
 async def every(
-    kinds: Sequence[type[Row]], seconds: float, console: Console, keep: Path | None
+    kinds: Sequence[type[Row]],
+    seconds: float,
+    console: Console,
+    versions: dict[str, str],
+    keep: Path | None,
 ) -> list[Outcome]:
-    """All brokers at the same time."""
+    """All brokers at the same time; what they are is noted in `versions`."""
     columns = (TextColumn("{task.description:<20}"), BarColumn(), TimeElapsedColumn())
     with children() as nursery, Progress(*columns, console=console) as progress:
         return list(
-            await asyncio.gather(*(one(kind, nursery, seconds, progress, keep) for kind in kinds))
+            await asyncio.gather(
+                *(one(kind, nursery, seconds, progress, versions, keep) for kind in kinds)
+            )
         )
 
 
@@ -82,6 +99,10 @@ def main(
         list[str] | None, typer.Option(help=f"Only this one: {', '.join(ROWS)}.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The page; docs/soak.md if all brokers take part, else none."),
+    ] = None,
     keep: Annotated[
         Path | None, typer.Option(help="A folder for what was written down where it went wrong.")
     ] = None,
@@ -91,8 +112,11 @@ def main(
     if not console.is_terminal:  # a log has room for the table
         console.width = WIDE
     kinds = those(broker, ROWS, "--broker")
+    if out is None and not broker:
+        out = PAGE
+    date, versions = datetime.now(UTC), dict(ours())
     try:
-        outcomes = asyncio.run(every(kinds, 60 * minutes, console, keep))
+        outcomes = asyncio.run(every(kinds, 60 * minutes, console, versions, keep))
     except KeyboardInterrupt:
         console.print("Stopped.")
         raise typer.Exit(130) from None
@@ -100,6 +124,9 @@ def main(
         typer.echo(msgspec.json.encode(outcomes))
     else:
         console.print(table(outcomes))
+    if out is not None:
+        out.write_text(page(outcomes, versions, date, minutes), encoding="utf-8")
+        console.print(f"Written: {out}", highlight=False)
     complaints = [(each.broker, text) for each in outcomes for text in each.complaints]
     for name, text in complaints:
         console.print(f"{ROWS[name].name}: {text}", style="red", markup=False, highlight=False)

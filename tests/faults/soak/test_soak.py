@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Generator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from tests.faults.matrix.brokers import Embedded, RabbitMQQuorum, RedisStream, R
 from tests.faults.matrix.tally import Tally
 from tests.faults.nursery import Nursery
 from tests.faults.soak.course import Outcome, soak
+from tests.faults.soak.page import page
 from tests.faults.soak.vitals import Growth, Vitals
 
 SECONDS = float(os.environ.get("QUEUECRAFT_SOAK_SECONDS", "120"))
@@ -93,3 +96,31 @@ def test_a_loss_and_what_is_left_over_are_told() -> None:
         "dead without a reason: 7-2 (crash-loop)",
         "left over: 1 ready in jobs",
     ]
+
+
+def outcome(**more: Any) -> Outcome:
+    return Outcome(
+        broker="embedded",
+        seconds=60,
+        troubles=7,
+        waiting=12,
+        growth=[Growth(name="worker", before=vitals(), after=vitals(**more))],
+    )
+
+
+def told(*outcomes: Outcome) -> str:
+    return page(outcomes, {"SQLite": "3.54"}, datetime(2026, 1, 2, tzinfo=UTC), 30.0)
+
+
+def test_the_page_shows_each_process_and_says_that_all_is_well() -> None:
+    text = told(outcome())
+    assert "nothing grew" in text
+    assert "| worker | 50.0 → 50.0 | 20 → 20 | 5 → 5 |" in text
+    assert "| SQLite | 3.54 |" in text
+    assert "Run on 2026-01-02, for 30 minutes." in text
+
+
+def test_the_page_says_what_did_not_hold() -> None:
+    text = told(outcome(memory=90.0))
+    assert "**In this run not everything held**" in text
+    assert "nothing grew" not in text
