@@ -130,7 +130,7 @@ def markdown(report: Report) -> str:
         heartbeat=f"{HEARTBEAT:g}",
         session=f"{SESSION:g}",
         details=_details(report.results),
-        versions=_table(("What", "Version"), [*report.versions.items()]),
+        versions=table(("What", "Version"), [*report.versions.items()]),
         date=f"{report.date:%Y-%m-%d}",
         minutes=minutes,
         took=minutes,
@@ -201,7 +201,7 @@ def _matrix(results: Sequence[Result], notes: Mapping[str, int]) -> str:
                 text += f" ({notes[cell.excused]})"
             row.append(f"**{text}**" if cell is not None and cell.complaints else text)
         rows.append(row)
-    return _table(["", *(ROWS[key].name for key in brokers)], rows)
+    return table(["", *(ROWS[key].name for key in brokers)], rows)
 
 
 def _details(results: Sequence[Result]) -> str:
@@ -211,7 +211,7 @@ def _details(results: Sequence[Result]) -> str:
     for key, broker in ROWS.items():
         rows = [_detail(each) for each in results if each.broker == key and not each.excused]
         if rows:
-            parts.append(f"### {broker.name}\n\n{_table(head, rows)}")
+            parts.append(f"### {broker.name}\n\n{table(head, rows)}")
     return "\n\n".join(parts)
 
 
@@ -238,6 +238,7 @@ def _one_line(text: str, limit: int = 300) -> str:
     return line if len(line) <= limit else f"{line[:limit]} …"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """In Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

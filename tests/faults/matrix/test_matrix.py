@@ -1,4 +1,4 @@
-"""The matrix tells a loss from a success, and three of its cells hold."""
+"""The matrix tells a loss from a success, and a cell of each broker holds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ from tests.brokers.fixtures import do_without
 from tests.brokers.installation import Unavailable
 from tests.brokers.rabbitmq import RabbitMQ
 from tests.faults import page
-from tests.faults.matrix.brokers import ROWS, Embedded, Place, RabbitMQQuorum, RedisStream
+from tests.faults.matrix.brokers import (
+    ROWS,
+    Embedded,
+    Kafka,
+    Place,
+    RabbitMQClassic,
+    RabbitMQQuorum,
+    RedisList,
+    RedisStream,
+    Row,
+)
 from tests.faults.matrix.cell import run
 from tests.faults.matrix.faults import FAULTS
 from tests.faults.matrix.report import Report, json, markdown
@@ -228,15 +238,31 @@ async def test_workers_killed_on_the_embedded_queue_lose_nothing(nursery: Nurser
     assert result.verdict == "held", result.complaints
 
 
-async def test_connections_to_a_redis_stream_cut_lose_nothing(nursery: Nursery) -> None:
-    row = RedisStream()
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [(RedisStream, "cut"), (RedisList, "worker-killed"), (Kafka, "worker-killed")],
+)
+async def test_a_cell_on_a_broker_of_its_own_loses_nothing(
+    kind: type[Row], fault: str, nursery: Nursery
+) -> None:
+    row = kind()
     try:
         row.start()
-        result = await run(row, FAULTS["cut"], nursery, messages=FEW)
+        result = await run(row, FAULTS[fault], nursery, messages=FEW)
     except Unavailable as reason:
-        do_without(f"Redis: {reason}")
+        do_without(f"{kind.name}: {reason}")
     finally:
         row.close()
+    assert result.verdict == "held", result.complaints
+
+
+async def test_connections_to_a_classic_queue_cut_lose_nothing(
+    rabbitmq: RabbitMQ, nursery: Nursery
+) -> None:
+    row = RabbitMQClassic(server=rabbitmq)
+    row.start()
+    result = await run(row, FAULTS["cut"], nursery, messages=FEW)
     assert result.verdict == "held", result.complaints
 
 
