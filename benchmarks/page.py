@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Protocol
 
+from benchmarks.absent import ABSENT
 from benchmarks.harness import Spread
 from benchmarks.plot import Bar, bars
 from benchmarks.results import Row, Run, Section
@@ -110,7 +112,7 @@ def image_name(section: Section) -> str:
     >>> image_name(Section(broker="file", name="end to end, two processes", unit="s"))
     'bench-file-end-to-end-two-processes.svg'
     """
-    return f"bench-{section.broker}-{section.name.replace(',', '').replace(' ', '-')}.svg"
+    return f"bench-{section.broker}-{re.sub('[,:]', '', section.name).replace(' ', '-')}.svg"
 
 
 def drawing(section: Section) -> str:
@@ -201,6 +203,9 @@ def document(run: Run) -> str:
     parts = [template.format(command=run.command, **told)]
     for broker in dict.fromkeys(section.broker for section in run.sections):
         parts.append(f"## {BROKERS.get(broker, broker)}")
+        absent = ABSENT.get(broker, {})
+        if absent:
+            parts.append("\n".join(f"- Not here: {who}: {why}." for who, why in absent.items()))
         for section in (each for each in run.sections if each.broker == broker):
             parts.extend(part(section))
     if run.claims:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from benchmarks.pairs.entries import BARE, NO_LOOP, OURS, TAKEN
+from benchmarks.pairs.entries import BARE, FETCHED, NO_LOOP, OURS, TAKEN
 
 ONE, HUNDRED = "publish, one at a time", "publish, 100 in flight"
 
@@ -190,6 +190,11 @@ WORDS: dict[tuple[str, str], Words] = {
         differs="it gives each record to the client by itself; ours go in flights, which a thread "
         "waits for: one more change of threads for a single record, and none for the next hundred",
     ),
+    ("kafka-publish", "Taskiq"): Words(
+        setting="taskiq-aio-kafka, on aiokafka, `acks=all`, idempotent",
+        differs="its records have no headers, ours have four; aiokafka works in the event loop, "
+        "librdkafka in threads of its own",
+    ),
     ("kafka-consume", OURS): Words(setting="committed beside the handlers, up to 1000 ahead"),
     ("kafka-consume", "confluent-kafka"): Words(
         setting=f"`consume(500)`, committed after each batch, not waited for; {BARE}",
@@ -204,10 +209,14 @@ WORDS: dict[tuple[str, str], Words] = {
     ),
     ("kafka-consume", "FastStream"): Words(
         setting="its default commits in the background what was fetched; `AckPolicy.ACK` each",
-        weaker_in={"consume": "commits what was fetched, handled or not"},
+        weaker_in={"consume": FETCHED},
         against={
             "consume": "consume, 1 handler",
             "consume, acked when handled": "consume, 1 handler",
         },
+    ),
+    ("kafka-consume", "Taskiq"): Words(
+        setting="taskiq-aio-kafka, `Receiver` with 100 tasks at once; committed in the background",
+        weaker=FETCHED,
     ),
 }

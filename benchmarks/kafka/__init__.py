@@ -36,6 +36,11 @@ CONTENDERS = (
         "benchmarks.kafka.faststream_app",
         needs=("faststream", "fast_depends", "confluent_kafka"),
     ),
+    Contender(
+        "Taskiq",
+        "benchmarks.kafka.taskiq_task",
+        needs=("taskiq", "taskiq_aio_kafka", "confluent_kafka"),
+    ),
 )
 
 PUBLISHING = Half(

@@ -76,6 +76,7 @@ def ours(broker: Broker, case: str, setting: str, *, pair: str = "anywhere") -> 
 
 ALONE = "it keeps the bytes of the order and nothing beside them"
 TAKEN = "what a process has taken is lost if it dies"
+FETCHED = "commits what was fetched, handled or not"
 IN_LOOP = "100 handlers in an event loop, 100 messages ahead"
 NO_LOOP = "a bare client: no event loop, no types, no routing, no retries"
 IMPORTS = "`import queuecraft` loads the whole runtime"
@@ -356,6 +357,16 @@ ENTRIES: tuple[Entry, ...] = (
         pair="kafka",
         needs=("faststream", "fast_depends", "confluent_kafka"),
         setting="`acks=all`, idempotent; `AckPolicy.ACK`: each message committed when handled",
+    ),
+    Entry(
+        broker="kafka",
+        contender="Taskiq",
+        case="100 in flight",
+        module="taskiq_pairs",
+        pair="kafka",
+        needs=("taskiq", "taskiq_aio_kafka", "confluent_kafka"),
+        setting=f"taskiq-aio-kafka, `acks=all`, idempotent; committed in the background; {IN_LOOP}",
+        weaker=FETCHED,
     ),
 )
 

@@ -96,7 +96,8 @@ async def rabbit_queue(url: str) -> None:
 def redis(url: str) -> Any:
     from faststream.redis import RedisBroker
 
-    return RedisBroker(
+    broker: Any = RedisBroker  # whose types do not know that no logger means no log
+    return broker(
         redis_server(url), serializer=MsgSpecSerializer(), graceful_timeout=PATIENCE, logger=None
     )
 

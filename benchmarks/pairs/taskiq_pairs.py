@@ -1,19 +1,27 @@
-"""Taskiq: in memory, on RabbitMQ, and on Redis with lists and with streams."""
+"""Taskiq: in memory, on RabbitMQ, on Redis with lists and with streams, and on Kafka."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import Any
 
 from pydantic import BaseModel
 from taskiq import InMemoryBroker
 from taskiq.receiver import Receiver
 
-from benchmarks.pairs.address import redis_key, redis_server
-from benchmarks.pairs.pair import Pair
+from benchmarks.pairs.address import (
+    kafka_group,
+    kafka_servers,
+    kafka_topic,
+    redis_key,
+    redis_server,
+)
+from benchmarks.pairs.kafka_clients import make_topic
+from benchmarks.pairs.pair import Pair, nothing
 from benchmarks.sent import IN_FLIGHT, PREFETCH, QUEUE, Handle, Publish
 
 
@@ -25,6 +33,7 @@ class Sent(BaseModel):
 
 
 Connect = Callable[[str], Any]
+Prepare = Callable[[str], Awaitable[None]]
 
 
 def in_rabbitmq(url: str) -> Any:
@@ -55,6 +64,28 @@ def in_streams(url: str) -> Any:
     )
 
 
+def in_kafka(url: str) -> Any:
+    return kafka_broker(kafka_servers(url), kafka_topic(url), kafka_group(url))
+
+
+def kafka_broker(servers: str, topic: str, group: str) -> Any:
+    """Idempotent, waiting for all replicas; from the beginning, with what aiokafka brings: its
+    own partitioner and assignor are those of kafka-python, which do not work with it any more."""
+    taskiq_aio_kafka: Any = import_module("taskiq_aio_kafka")  # not all that check types have it
+    partitioner: Any = import_module("aiokafka.partitioner")
+    assignors: Any = import_module("aiokafka.coordinator.assignors.roundrobin")
+    broker = taskiq_aio_kafka.AioKafkaBroker(servers, kafka_topic=topic)
+    broker.configure_producer(
+        acks="all", enable_idempotence=True, partitioner=partitioner.DefaultPartitioner()
+    )
+    broker.configure_consumer(
+        group_id=group,
+        auto_offset_reset="earliest",
+        partition_assignment_strategy=(assignors.RoundRobinPartitionAssignor,),
+    )
+    return broker
+
+
 def charging(broker: Any, handle: Handle) -> Any:
     async def charge(order: Sent) -> None:
         handle(order.at)
@@ -69,7 +100,7 @@ def publishing(task: Any) -> Publish:
     return publish
 
 
-def pair(connect: Connect) -> Pair:
+def pair(connect: Connect, prepare: Prepare = nothing) -> Pair:
     @asynccontextmanager
     async def publisher(url: str) -> AsyncGenerator[Publish]:
         broker = connect(url)
@@ -92,7 +123,7 @@ def pair(connect: Connect) -> Pair:
             await listening
         await broker.shutdown()
 
-    return Pair(publisher=publisher, worker=worker)
+    return Pair(publisher=publisher, worker=worker, prepare=prepare)
 
 
 @asynccontextmanager
@@ -110,4 +141,5 @@ PAIRS = {
     "rabbitmq": pair(in_rabbitmq),
     "lists": pair(in_lists),
     "streams": pair(in_streams),
+    "kafka": pair(in_kafka, make_topic),
 }

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks import page
 from benchmarks.__main__ import GROUPS, ordered
+from benchmarks.absent import ABSENT, PEERS
 from benchmarks.command import shown
 from benchmarks.harness import Spread
 from benchmarks.pairs.entries import BY_KEY, ENTRIES, OURS
@@ -206,3 +207,16 @@ def test_words_are_about_cases_that_exist(name: str):
     for (group, contender), words in WORDS.items():
         if group == name and contender not in absent:
             assert {(contender, case) for case in (*words.against, *words.weaker_in)} <= here
+
+
+@pytest.mark.parametrize("peer", PEERS)
+@pytest.mark.parametrize("broker", dict.fromkeys(entry.broker for entry in ENTRIES))
+def test_whoever_is_not_measured_on_a_broker_is_named_with_the_reason(broker: str, peer: str):
+    measured = any((entry.broker, entry.contender) == (broker, peer) for entry in ENTRIES)
+    assert measured == (peer not in ABSENT.get(broker, {}))
+
+
+def test_the_page_says_who_is_not_here():
+    text = page.document(run(section(row(OURS, 1.0), broker="file")))
+    assert "- Not here: Taskiq: no broker of its own is a file." in text
+    assert "Kafka" not in text.partition("## In a file")[2]
