@@ -92,7 +92,7 @@ class RedisDriver(Driver):
         self.lost = None
         self._client = await self._log_in()
         self._client.on_lost = self._on_lost
-        self._sending = Sending(self._client, self.base)
+        self._sending = Sending(self._client, self.base, self.clock)
         await self._look_at_server(self._client)
         with suppress(RedisError):  # a server that takes nothing has nothing to lose
             await self._client.eval(scripts.SEAL, [self.base], ())

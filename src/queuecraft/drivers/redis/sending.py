@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
+from queuecraft.clock import Clock
 from queuecraft.drivers.base import (
     ACCEPTED,
     ConnectionLost,
@@ -39,9 +40,10 @@ Parcel: TypeAlias = tuple[Outgoing, bytes]
 class Sending:
     """Stores messages by a script that finds out where they go."""
 
-    def __init__(self, client: Client, base: str) -> None:
+    def __init__(self, client: Client, base: str, clock: Clock) -> None:
         self._client = client
         self._base = base
+        self._clock = clock
         self._by_headers: set[str] = set()  # exchanges that want to see them
 
     async def send(self, messages: Sequence[Outgoing], *, atomic: bool) -> Sequence[Receipt]:
@@ -79,7 +81,10 @@ class Sending:
         headers = b""
         if message.queue is None and message.exchange in self._by_headers:
             headers = strung(told_apart(message.headers))
-        due = 0 if message.due_at is None else math.ceil(min(message.due_at, LATEST) * 1000)
+        due = 0
+        # In whole milliseconds that are never early, this very moment would be one to come.
+        if message.due_at is not None and message.due_at > self._clock.now():
+            due = math.ceil(min(message.due_at, LATEST) * 1000)
         return to, max(0, min(message.priority, 9)), due, headers
 
     def wants_headers(self, message: Outgoing) -> None:

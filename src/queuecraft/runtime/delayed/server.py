@@ -7,6 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from queuecraft.clock import Clock
 from queuecraft.drivers.base import Accepted, Outgoing
 from queuecraft.drivers.redis.address import Address, addresses
 from queuecraft.drivers.redis.client import Argument, Client, RedisError, Script
@@ -50,11 +51,11 @@ class OwnServer:
 class QueuesServer(OwnServer):
     """The same where the queues are: messages are sent as the driver sends them."""
 
-    def __init__(self, client: Client, prefix: str) -> None:
+    def __init__(self, client: Client, prefix: str, clock: Clock) -> None:
         super().__init__(client)
         self.base = "{" + prefix + "}:"
         self.sending = _sending()
-        self._ways = Sending(client, self.base)
+        self._ways = Sending(client, self.base, clock)
 
     def packed(self, message: Outgoing) -> Sequence[Argument]:
         """A message as a script gives it on."""
@@ -74,7 +75,7 @@ async def open_store(target: Target, *, with_queues: bool) -> RedisDelayedStore:
     """A store on the first host of a URL that answers."""
     client, prefix = await first_client(target)
     if with_queues:
-        return RedisQueueStore(QueuesServer(client, prefix), prefix)
+        return RedisQueueStore(QueuesServer(client, prefix, target.clock), prefix)
     return RedisDelayedStore(OwnServer(client), prefix)
 
 

@@ -61,6 +61,16 @@ class TimingConformance(Suite):
         received = await broker.receive(await broker.consumer(queue), 2)
         assert sorted(ids(received)) == sorted(sent)
 
+    async def test_what_is_due_now_is_ready_once_it_is_stored(self, broker: Broker) -> None:
+        queue = await broker.queue("billing")
+        for number in range(1, 21):
+            await broker.send(queue, due_at=time.time())
+            info = await broker.info(queue)
+            assert info is not None
+            if info.ready is not None:
+                assert info.ready == number
+            assert not info.delayed
+
     async def test_delayed_messages_hold_up_nobody(self, broker: Broker) -> None:
         queue = await broker.queue("billing")
         later = await broker.send(queue, 3, due_at=time.time() + self.moment * 3, key="one")
