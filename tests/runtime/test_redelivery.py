@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from queuecraft import ConnectionLost, Message, PublishError, Retry
-from queuecraft.drivers.base import Outgoing
+from queuecraft.codec.headers import REPLAY_ID
+from queuecraft.drivers.base import Delivery, Outgoing
 from queuecraft.drivers.local.memory import MemoryDriver
 from queuecraft.drivers.local.subscription import MemorySubscription
 from queuecraft.facts import Disconnected, MessagesSucceeded
+from queuecraft.model.types import HeaderValue
 from queuecraft.runtime.orphans import Orphans
 from queuecraft.testing import FaultyDriver, Ledger, failing
 from tests.runtime.consuming import AT_ONCE, Gate, at_rest, both, number, tidy, word
@@ -514,37 +516,60 @@ async def test_the_queue_of_a_stopped_worker_holds_what_a_lost_connection_brough
 # -- the memory of what was handled ------------------------------------------------------------
 
 
+def delivered(id: str, **headers: HeaderValue) -> Delivery:
+    """One more delivery of a message."""
+    return Delivery(Outgoing(b"", id, headers=headers), "numbers")
+
+
 def test_what_was_handled_is_known_once() -> None:
     orphans = Orphans()
-    orphans.finished("m-1")
+    orphans.finished(delivered("m-1"))
     assert orphans
-    assert orphans.adopt("m-1")
-    assert not orphans.adopt("m-1")
+    assert orphans.adopt(delivered("m-1"))
+    assert not orphans.adopt(delivered("m-1"))
     assert not orphans
 
 
 def test_only_a_success_counts_as_handled() -> None:
     orphans = Orphans()
-    orphans.started("m-1")
-    orphans.finished("m-1", success=False)
-    assert not orphans.adopt("m-1")
+    orphans.started(delivered("m-1"))
+    orphans.finished(delivered("m-1"), success=False)
+    assert not orphans.adopt(delivered("m-1"))
 
 
 def test_whoever_waits_for_a_run_is_told_how_it_ended() -> None:
     orphans = Orphans()
     told: list[bool] = []
-    assert not orphans.wait("m-1", told.append)
-    orphans.started("m-1")
-    orphans.started("m-1")
-    assert orphans.wait("m-1", told.append)
-    assert orphans.wait("m-1", told.append)
-    orphans.finished("m-1")
+    assert not orphans.wait(delivered("m-1"), told.append)
+    orphans.started(delivered("m-1"))
+    orphans.started(delivered("m-1"))
+    assert orphans.wait(delivered("m-1"), told.append)
+    assert orphans.wait(delivered("m-1"), told.append)
+    orphans.finished(delivered("m-1"))
     assert told == [True, True]
+
+
+def test_what_is_sent_back_is_another_message_than_the_one_that_was_handled() -> None:
+    orphans = Orphans()
+    orphans.finished(delivered("m-1"))
+    again = {REPLAY_ID: "redrive-1"}
+    assert not orphans.adopt(delivered("m-1", **again))
+    orphans.finished(delivered("m-1", **again))
+    assert not orphans.adopt(delivered("m-1", **{REPLAY_ID: "redrive-2"}))
+    assert orphans.adopt(delivered("m-1", **again))
+    assert orphans.adopt(delivered("m-1"))
+
+
+def test_a_message_without_an_id_is_not_remembered() -> None:
+    orphans = Orphans()
+    orphans.started(delivered("", **{REPLAY_ID: "redrive-1"}))
+    orphans.finished(delivered("", **{REPLAY_ID: "redrive-1"}))
+    assert not orphans
 
 
 def test_the_memory_is_bounded() -> None:
     orphans = Orphans()
     for n in range(20_000):
-        orphans.finished(f"m-{n}")
-    assert not orphans.adopt("m-0")
-    assert orphans.adopt("m-19999")
+        orphans.finished(delivered(f"m-{n}"))
+    assert not orphans.adopt(delivered("m-0"))
+    assert orphans.adopt(delivered("m-19999"))

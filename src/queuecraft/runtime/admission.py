@@ -88,7 +88,7 @@ class Admission:
             return False
         if delivery.redeliveries and self._suspect(delivery):
             return False
-        if consumer.wary and sent.id in consumer.orphans:
+        if consumer.wary and delivery in consumer.orphans:
             return False
         if sent.reply_to is not None and is_request(sent):
             return False
@@ -110,9 +110,9 @@ class Admission:
             return False
         if self._counted and not delivery.redeliveries:
             return False  # another message with the same id
-        if orphans.wait(delivery.sent.id, partial(consumer.run_ended, delivery, settler)):
+        if orphans.wait(delivery, partial(consumer.run_ended, delivery, settler)):
             return True
-        if orphans.adopt(delivery.sent.id):
+        if orphans.adopt(delivery):
             settler.settle(delivery, Acked(), 1)
             consumer.intake.leave(delivery)
             return True

@@ -173,7 +173,7 @@ class Batch:
                 too_late = too_late or error
             elif error is None and settler.void:
                 consumer.tally.succeeded(delivery, [took])
-                consumer.orphans.finished(delivery.sent.id)
+                consumer.orphans.finished(delivery)
             elif error is None:
                 settler.acks.append(delivery)
                 settler.durations.append(took)

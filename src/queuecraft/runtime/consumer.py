@@ -309,7 +309,7 @@ class Consumer:
         _ = self.errands.start(self._return(settler, [delivery]))
 
     def _comes_again(self, delivery: Delivery, follows: bool) -> None:
-        self.orphans.finished(delivery.sent.id, success=False)  # its redelivery may wait for this
+        self.orphans.finished(delivery, success=False)  # its redelivery may wait for this
         if follows:
             self.intake.part(delivery, settled=False)
         else:
@@ -320,7 +320,7 @@ class Consumer:
         lanes = self.intake.lanes
         if settler.void or (lanes is not None and delivery not in lanes):
             return  # lost or given back itself: the next one will do
-        if success and self.orphans.adopt(delivery.sent.id):
+        if success and self.orphans.adopt(delivery):
             settler.settle(delivery, Acked(), 1)
             self.intake.leave(delivery)
             _ = self.errands.start(self.flush_now(settler))
@@ -345,7 +345,7 @@ class Consumer:
         """A handler has acknowledged its message by hand."""
         self.tally.succeeded(delivery)
         if settler.void:
-            self.orphans.finished(delivery.sent.id)
+            self.orphans.finished(delivery)
         else:
             settler.settle(delivery, Acked(), 1)
 
@@ -484,7 +484,7 @@ class Consumer:
             self.wary = True
             for slot, delivery in self._at_work:
                 if slot.settler is settler:
-                    self.orphans.started(delivery.sent.id)
+                    self.orphans.started(delivery)
             # What was handled and not yet acked is counted, and remembered as handled.
             _ = self.errands.start(self.flush_now(settler))
             self.intake.end(settler, self._running)
@@ -494,7 +494,7 @@ class Consumer:
         """Handled here, but the ack came too late: not to be run again here."""
         self.wary = True
         for delivery in deliveries:
-            self.orphans.finished(delivery.sent.id)
+            self.orphans.finished(delivery)
 
     def stuck(self, delivery: Delivery, error: QueueError) -> None:
         """A dead letter cannot be written: better to stop than to lose it."""

@@ -6,6 +6,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeAlias
 
+from queuecraft.codec.headers import REPLAY_ID
+from queuecraft.model.envelope import Delivery
+
 REMEMBERED = 10_000
 
 Tell: TypeAlias = Callable[[bool], object]
@@ -17,13 +20,15 @@ class Orphans:
 
     A message without an id cannot be told from others, so it is not remembered.
 
+    >>> from queuecraft.model.envelope import Outgoing
+    >>> first, again = (Delivery(Outgoing(b"", "m-1"), "billing") for _ in range(2))
     >>> orphans = Orphans()
-    >>> orphans.started("m-1")
-    >>> orphans.wait("m-1", lambda success: print("handled" if success else "failed"))
+    >>> orphans.started(first)
+    >>> orphans.wait(again, lambda success: print("handled" if success else "failed"))
     True
-    >>> orphans.finished("m-1")
+    >>> orphans.finished(first)
     handled
-    >>> orphans.adopt("m-1"), orphans.adopt("m-1")
+    >>> orphans.adopt(again), orphans.adopt(again)
     (True, False)
     """
 
@@ -34,32 +39,42 @@ class Orphans:
     def __bool__(self) -> bool:
         return bool(self._running or self._finished)
 
-    def __contains__(self, message_id: str) -> bool:
-        return message_id in self._running or message_id in self._finished
+    def __contains__(self, delivery: Delivery) -> bool:
+        name = _name(delivery)
+        return name in self._running or name in self._finished
 
-    def started(self, message_id: str) -> None:
+    def started(self, delivery: Delivery) -> None:
         """The connection broke while this message is being handled."""
-        if message_id:
-            self._running.setdefault(message_id, [])
+        if name := _name(delivery):
+            self._running.setdefault(name, [])
 
-    def finished(self, message_id: str, *, success: bool = True) -> None:
+    def finished(self, delivery: Delivery, *, success: bool = True) -> None:
         """The run has ended; only a success counts."""
-        waiting = self._running.pop(message_id, ())
-        if success and message_id:
-            self._finished[message_id] = None
+        name = _name(delivery)
+        waiting = self._running.pop(name, ())
+        if success and name:
+            self._finished[name] = None
             if len(self._finished) > REMEMBERED:
                 self._finished.popitem(last=False)
         for tell in waiting:
             tell(success)
 
-    def wait(self, message_id: str, tell: Tell) -> bool:
+    def wait(self, delivery: Delivery, tell: Tell) -> bool:
         """Whether a run of this message goes on; if so, `tell` is called at its end."""
-        waiting = self._running.get(message_id)
+        waiting = self._running.get(_name(delivery))
         if waiting is None:
             return False
         waiting.append(tell)
         return True
 
-    def adopt(self, message_id: str) -> bool:
+    def adopt(self, delivery: Delivery) -> bool:
         """Whether a message that came again was handled already; each run counts once."""
-        return self._finished.pop(message_id, self) is None
+        return self._finished.pop(_name(delivery), self) is None
+
+
+def _name(delivery: Delivery) -> str:
+    """What one message is known by. One that is sent back is not the one it was: perhaps it is to
+    be handled again although it was handled."""
+    sent = delivery.sent
+    replay = sent.headers.get(REPLAY_ID) if sent.headers else None
+    return f"{sent.id}\0{replay!r}" if sent.id and replay is not None else sent.id

@@ -138,7 +138,7 @@ class Runner:
             )
         elif not slot.by_hand:
             consumer.tally.succeeded(delivery, [took])
-            consumer.orphans.finished(delivery.sent.id)
+            consumer.orphans.finished(delivery)
         return self._finish(slot, delivery, settler)
 
     def _after_error(
