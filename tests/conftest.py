@@ -6,6 +6,7 @@ import os
 import signal
 
 import pytest
+from hypothesis import settings
 
 from tests.brokers.fixtures import (
     kafka,
@@ -28,6 +29,10 @@ __all__ = [
     "redis",
     "redis_url",
 ]
+
+# Whoever shares a machine with others is slow now and then.
+settings.register_profile("untimed", settings(), deadline=None)
+settings.load_profile("untimed")
 
 # The programs that tests start are not measured: it would slow them down, and many are killed.
 if "PYTEST_XDIST_WORKER" in os.environ:

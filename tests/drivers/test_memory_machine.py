@@ -258,5 +258,5 @@ class Machine(RuleBasedStateMachine):
             assert [each.redeliveries for each in peeked] == [e.redeliveries for e in expected]
 
 
-Machine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+Machine.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
 TestMemoryDriverAgainstItsModel = Machine.TestCase

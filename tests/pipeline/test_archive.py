@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from queuecraft.drivers.base import NO_HEADERS, Delivery, Outgoing
@@ -67,7 +67,6 @@ def row(message: Outgoing, queue: str = "tap", redeliveries: int = 0) -> dict[st
     return dict(told)
 
 
-@settings(deadline=None)  # the first has Arrow to load
 @given(MESSAGES)
 def test_a_message_comes_back_from_the_archive_as_it_was(message: Outgoing) -> None:
     assert fields(outgoing_of(row(message))) == fields(message)

@@ -392,7 +392,6 @@ def test_the_scripts_do_as_their_model(redis_url: str, kept_in: str) -> None:
         settings=settings(
             max_examples=20,
             stateful_step_count=30,
-            deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
         ),
     )

@@ -127,7 +127,7 @@ def _outcomes(ids: list[str], task: asyncio.Task[Any]) -> list[tuple[str, Any]]:
     return list(zip(ids, result if isinstance(result, list) else [result], strict=True))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(STEPS, max_size=40),
     st.booleans(),
@@ -173,7 +173,7 @@ async def test_what_a_caller_is_told_is_true(
     assert world.qc.get_metrics().messages_sent <= sum(stored.values())
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.sampled_from(["drop", "fail", "refuse", "none"]), max_size=12))
 async def test_order_is_kept_through_every_lost_connection(breaks: list[str]) -> None:
     """As long as the broker itself loses no answer, everything arrives once and in order."""

@@ -281,7 +281,7 @@ def utf8(value: object) -> int:
     reason=st.text() | st.just("r" * 70_000),
     fat=st.integers(0, 65_000),
 )
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_a_story_keeps_its_limits(
     error: str, error_type: str, traceback: str, reason: str, fat: int
 ) -> None:
@@ -1248,5 +1248,5 @@ class SettlerAgainstModel(RuleBasedStateMachine):
 def test_no_answer_of_a_broker_makes_the_settler_lose_a_message() -> None:
     run_state_machine_as_test(
         SettlerAgainstModel,
-        settings=settings(max_examples=200, stateful_step_count=40, deadline=None),
+        settings=settings(max_examples=200, stateful_step_count=40),
     )

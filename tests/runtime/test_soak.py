@@ -231,7 +231,6 @@ events = st.one_of(
 @pytest.mark.parametrize("inline", [True, False], ids=["inline", "suspending"])
 @settings(
     max_examples=EXAMPLES,
-    deadline=None,
     derandomize="QUEUECRAFT_SOAK" not in os.environ,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -130,7 +130,6 @@ async def _story(actor: Actor, deeds: list[Deed]) -> list[Any]:
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "memory"])
 @settings(
     max_examples=50,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(deeds=st.lists(DEEDS, min_size=5, max_size=40))

@@ -115,7 +115,7 @@ def test_a_note_tells_what_is_finished_above_the_mark(mark: int, above: set[int]
 
 
 @given(st.integers(0, 1 << 32), st.integers(20_000, 60_000))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_of_too_much_for_a_note_the_lowest_are_kept(seed: int, size: int) -> None:
     finished = sorted(random.Random(seed).sample(range(1, 2 * size), size))
     note = Progress(0, finished).note()

@@ -602,5 +602,5 @@ class Machine(RuleBasedStateMachine):
         self.runner.run(hear())
 
 
-Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
 TestMachine = Machine.TestCase

@@ -460,5 +460,5 @@ class Machine(RuleBasedStateMachine):
         assert self.returned == self.meant["give_back"]
 
 
-Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
 TestMachine = Machine.TestCase

@@ -121,7 +121,6 @@ DEEDS = st.one_of(
 @pytest.mark.parametrize("kind", KINDS)
 @settings(
     max_examples=30,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(deeds=st.lists(DEEDS, min_size=5, max_size=40))

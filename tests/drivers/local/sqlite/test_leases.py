@@ -100,7 +100,7 @@ class Hands:
         assert [each.sent.id for each in await self.driver.peek("done", 1000)] == self.moved
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(STEPS)
 @example([("send", [0] * 6), ("receive", 0, 6), ("ack", 0, [2]), ("ack", 0, [0, 1, 2, 3, 4])])
 @example(

@@ -182,7 +182,7 @@ def _answer(receipt: Receipt) -> str:
     return str(receipt.error) if isinstance(receipt, Rejected) else type(receipt).__name__
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(STEPS)
 def test_both_give_the_same_answers(steps: list[Step]) -> None:
     async def both() -> tuple[list[object], list[object]]:

@@ -416,5 +416,5 @@ class Machine(RuleBasedStateMachine):
             connection.close()
 
 
-Machine.TestCase.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
+Machine.TestCase.settings = settings(max_examples=30, stateful_step_count=40)
 TestSqliteDriverAgainstItsModel = Machine.TestCase
