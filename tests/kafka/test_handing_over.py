@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
 
+import pytest
 from confluent_kafka import TopicPartition
 
-from queuecraft import Queue
-from queuecraft.drivers.base import ACCEPTED, Outgoing
+from queuecraft import Message, Queue, QueueCraft, Worker
+from queuecraft.drivers.base import ACCEPTED, Delivery, Move, Outgoing, Rejected
 from queuecraft.drivers.kafka.subscription import KafkaSubscription
-from tests.kafka.place import opened
+from queuecraft.model.errors import AlreadySettled
+from tests.kafka.place import opened, running, until
 from tests.runtime.support import eventually
 
 billing = Queue[object]("billing")
@@ -50,3 +54,122 @@ async def test_a_partition_goes_at_once_though_records_of_it_are_about_to_be_han
             await revoking
         assert member.failed is None
         assert await receiving == []
+
+
+async def test_what_nobody_has_begun_on_goes_at_once_when_its_consumer_is_asked(url: str) -> None:
+    async with opened(url) as driver:
+        await driver.declare(billing)
+        messages = [Outgoing(b"{}", f"m-{n}", queue="billing") for n in range(4)]
+        assert await driver.send(messages) == [ACCEPTED] * 4
+        consumer = await driver.subscribe(billing, prefetch=10)
+        assert isinstance(consumer, KafkaSubscription)
+        member = consumer._member
+        held: list[Delivery] = []
+        asked: list[str] = []
+        async with asyncio.timeout(15):
+            while len(held) < 4:
+                held += await consumer.receive(10, 1.0)
+
+        def leaving(deliveries: Sequence[Delivery]) -> None:
+            asked.extend(sorted(each.sent.id for each in deliveries))
+            releasing.append(asyncio.ensure_future(consumer.release(deliveries)))
+
+        releasing: list[asyncio.Future[None]] = []
+        consumer.on_leaving = leaving
+        ours = [TopicPartition(*spot) for spot in member._places]
+        revoking = asyncio.get_running_loop().run_in_executor(
+            consumer._polling, member._on_revoke, member._consumer, ours
+        )
+        async with asyncio.timeout(0.8):  # less than drain_timeout
+            await revoking
+        await asyncio.gather(*releasing)
+        assert asked == ["m-0", "m-1", "m-2", "m-3"]
+        assert member.failed is None
+        assert consumer._ready == []
+
+
+async def test_what_others_have_by_now_is_neither_acknowledged_nor_sent_on(url: str) -> None:
+    async with opened(url) as driver:
+        await driver.declare(billing)
+        messages = [Outgoing(b"{}", f"m-{n}", queue="billing") for n in range(2)]
+        assert await driver.send(messages) == [ACCEPTED] * 2
+        consumer = await driver.subscribe(billing, prefetch=2)
+        assert isinstance(consumer, KafkaSubscription)
+        member = consumer._member
+        held: list[Delivery] = []
+        left: list[Delivery] = []
+        async with asyncio.timeout(15):
+            while len(held) < 2:
+                held += await consumer.receive(2, 1.0)
+        consumer.on_left = left.extend
+        ours = [TopicPartition(*spot) for spot in member._places]
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(consumer._polling, member._on_revoke, member._consumer, ours)
+        await asyncio.sleep(0)
+        assert sorted(each.sent.id for each in left) == ["m-0", "m-1"]
+        one, other = held
+        elsewhere = Outgoing(b"{}", "m-x", queue="billing")
+        (answer,) = await consumer.move([Move(one, elsewhere)])
+        assert isinstance(answer, Rejected)
+        assert isinstance(answer.error, AlreadySettled)
+        assert await consumer.ack([other]) == [other]
+        assert "m-x" not in [each.sent.id for each in await driver.peek("billing", 10)]
+        assert member.failed is None
+
+
+EVENTS = ("order.placed", "order.paid", "order.sent")
+
+
+async def test_a_handler_that_takes_long_costs_its_process_only_what_goes_to_another(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs: dict[str, list[str]] = defaultdict(list)
+    go = asyncio.Event()
+
+    def shop(name: str) -> tuple[QueueCraft, Worker]:
+        qc = QueueCraft(url)
+        worker = qc.worker("billing", concurrency=24)
+
+        async def charge(n: int, message: Message) -> None:
+            runs[message.id].append(name)
+            if name == "first":
+                await go.wait()
+
+        for each in EVENTS:
+            worker.on(each, charge)
+        return qc, worker
+
+    async def publish(qc: QueueCraft) -> list[str]:
+        return [await qc.publish(each, n, key=f"k-{n}") for n in range(8) for each in EVENTS]
+
+    def has(*names: str) -> bool:
+        return any(each == list(names) for each in runs.values())
+
+    first, steady = shop("first")
+    second, guest = shop("second")
+    async with first, second:
+        await steady.start()
+        ids = await publish(first)
+        await until(soon(lambda: set(runs) == set(ids)), bool)
+        async with running(guest):
+            await until(soon(lambda: has("first", "second")), bool)
+            assert "went to another process before they were handled" in caplog.text
+            go.set()
+            await until(lambda: first.admin.inspect("billing"), lambda info: not info.ready)
+            more = await publish(first)
+            await until(soon(lambda: set(runs) == {*ids, *more}), bool)
+            await until(lambda: first.admin.inspect("billing"), lambda info: not info.ready)
+        await steady.stop()
+    assert has("first")
+    assert all(runs[each] in (["first"], ["first", "second"]) for each in ids)
+    assert all(len(runs[each]) == 1 for each in more)
+    assert "cannot consume" not in caplog.text
+
+
+def soon(condition: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
+    """A condition for `until`."""
+
+    async def ask() -> bool:
+        return condition()
+
+    return ask

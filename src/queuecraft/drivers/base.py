@@ -8,7 +8,7 @@ the contract; `queuecraft.testing.conformance` holds every driver to it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
@@ -292,6 +292,13 @@ class Rewinding(Protocol):
 class Subscription(ABC):
     """One consumer of one queue. It knows which deliveries it holds: settling one it does not
     hold any more changes nothing."""
+
+    on_leaving: Callable[[Sequence[Delivery]], object] | None = None
+    """Set by whoever consumes, for brokers that share a queue out anew: called in the loop when
+    others are about to be given some of what is held. What is released now is not waited for."""
+
+    on_left: Callable[[Sequence[Delivery]], object] | None = None
+    """The same once others have it. It is held no more; without this, `receive` raises."""
 
     @abstractmethod
     async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:

@@ -69,7 +69,7 @@ class Batch:
                 break
             slot.timed = None
             await consumer.clock.sleep(raised.seconds)
-        self._settle(consumer, slot, settler, errors, perf_counter() - started)
+        self._settle(consumer, slot, errors, perf_counter() - started)
         consumer.leave_rest(slot)
         if slot.lapsed and raised is not None:
             raise raised  # as after any handler that is late
@@ -160,15 +160,14 @@ class Batch:
 
     # -- settling ------------------------------------------------------------------------------
 
-    def _settle(
-        self, consumer: Consumer, slot: Slot, settler: Settler, errors: Errors, took: float
-    ) -> None:
+    def _settle(self, consumer: Consumer, slot: Slot, errors: Errors, took: float) -> None:
         """Give each message its end, unless it has one."""
         failures: dict[int, Failure] = {}  # a traceback is made into text once, not once for each
         too_late: BaseException | None = None
         for each in slot.all:
-            delivery, error = each.delivery, errors.get(each)
+            delivery, settler, error = each.delivery, each.settler, errors.get(each)
             assert delivery is not None
+            assert settler is not None
             if each.by_hand or each.lapsed:
                 too_late = too_late or error
             elif error is None and settler.void:

@@ -275,23 +275,26 @@ class Consumer:
     def leave_rest(self, slot: Slot) -> None:
         """A batch has had its turn: all but its first leave, the last of them first, so that of
         one key those that come again wait in order."""
-        in_order = self.intake.lanes is not None or (slot.settler is not None and slot.settler.void)
-        for each in reversed(slot.rest.values()) if in_order else ():
+        for each in reversed(slot.rest.values()):
             assert each.delivery is not None
             assert each.settler is not None
-            self.leave(each.delivery, each.settler, each.again, follows=each.follows)
+            if self.intake.lanes is not None or each.settler.void:
+                self.leave(each.delivery, each.settler, each.again, follows=each.follows)
         slot.rest = {}
 
     def put_back_batch(self, slot: Slot) -> None:
         """A batch that was not full is not to begin now: the broker keeps it."""
-        mine: list[Delivery] = []
+        settler, mine = slot.settler, list[Delivery]()
         for each in reversed(slot.all):
             assert each.delivery is not None
-            mine.insert(0, each.delivery)
+            assert each.settler is not None
+            if not each.settler.void:  # else others have it by now
+                settler = each.settler
+                mine.insert(0, each.delivery)
             self._comes_again(each.delivery, each.follows)
         slot.rest = {}
         self.intake.returning()
-        _ = self.errands.start(self._return(slot.settler, mine))
+        _ = self.errands.start(self._return(settler, mine))
 
     async def put_back(self, delivery: Delivery, settler: Settler, follows: bool = False) -> None:
         """A delivery cannot have its turn now: the broker keeps it."""
@@ -415,7 +418,7 @@ class Consumer:
             while True:
                 if settler.waiting:
                     _ = self.errands.start(self.flush_now(settler))
-                if intake.closing or settler.void:
+                if intake.closing or settler.void or slot.settler is not settler:
                     return False
                 left = until - self.clock.monotonic()
                 others = [other for other in self.slots if other is not slot]
@@ -475,6 +478,31 @@ class Consumer:
         """A driver breaks its contract: what it has done of our bidding is anybody's guess."""
         self.log.error("settling in %s failed", self.queue.name, exc_info=error)
         self.session_lost(settler, ConnectionLost(f"settling failed: {error!r}"))
+
+    # -- what others are given -----------------------------------------------------------------
+
+    def leaving(self, settler: Settler, deliveries: Sequence[Delivery]) -> None:
+        """Others want these: they may have at once what no handler has begun on."""
+        if not settler.void and (
+            rest := self.intake.drop(set(deliveries).difference(self._running))
+        ):
+            _ = self.errands.start(self.release(settler, rest))
+
+    def left(self, settler: Settler, deliveries: Sequence[Delivery]) -> None:
+        """Others have these by now. What runs goes on, and counts if it comes again here."""
+        if settler.void:
+            return
+        self.leaving(settler, deliveries)
+        gone, parted = set(deliveries), settler.parted()
+        for slot, delivery in self._at_work:
+            # What has its end already finds out when the broker is told.
+            if delivery in gone and (slot.open or slot.again is not None):
+                slot.settler = parted
+                settler.held -= 1
+                self.wary = True
+                self.orphans.started(delivery)
+        if self.intake.idle:
+            self.intake.wake()
 
     # -- what settlers say ---------------------------------------------------------------------
 

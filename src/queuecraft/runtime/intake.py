@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from functools import partial
 from typing import Any, Protocol
 
@@ -30,6 +30,12 @@ class Receiver(Owner, Protocol):
 
     def resume(self) -> None:
         """It can be received again."""
+
+    def leaving(self, settler: Settler, deliveries: Sequence[Delivery]) -> None:
+        """Others are about to be given these."""
+
+    def left(self, settler: Settler, deliveries: Sequence[Delivery]) -> None:
+        """Others have these."""
 
 
 class Intake:
@@ -180,10 +186,7 @@ class Intake:
         """A delivery is done with; the next of its key may run."""
         lanes = self.lanes
         if lanes is not None and (following := lanes.leave(delivery, settled=settled)) is not None:
-            if (due := lanes.due(following)) > self._clock.monotonic():
-                self.wait(following, due)
-            else:
-                self.buffer.appendleft(following)
+            self._first_in_lane(following)
 
     def wait(self, delivery: Delivery, due: float) -> None:
         """Let a delivery run again when it is due; where order is kept, its key waits for it."""
@@ -209,6 +212,26 @@ class Intake:
         self.buffer.clear()
         self._forget_waiting()
         self.returning()
+        return rest
+
+    def drop(self, gone: Set[Delivery]) -> list[Delivery]:
+        """Those of these that no handler has begun on: nobody will."""
+        first: list[Delivery] = []
+        if self.lanes is None:
+            rest = [each for each in (*self._waiting, *self.buffer) if each in gone]
+        else:
+            rest, first = self.lanes.drop(gone)
+        if rest:
+            stays = [each for each in self.buffer if each not in gone]
+            self.buffer.clear()  # runners hold on to the buffer itself
+            self.buffer.extend(stays)
+            for timer, _ in (self._waiting.pop(each) for each in rest if each in self._waiting):
+                timer.cancel()
+            self._overdue = [each for each in self._overdue if each not in gone]
+        for delivery in first:
+            self._first_in_lane(delivery)
+        if first:
+            self.nudge()
         return rest
 
     def returning(self) -> None:
@@ -316,6 +339,13 @@ class Intake:
 
     # -- inside --------------------------------------------------------------------------------
 
+    def _first_in_lane(self, delivery: Delivery) -> None:
+        assert self.lanes is not None
+        if (due := self.lanes.due(delivery)) > self._clock.monotonic():
+            self.wait(delivery, due)
+        else:
+            self.buffer.appendleft(delivery)
+
     def _admit(self, settler: Settler, got: Sequence[Delivery]) -> None:
         settler.held += len(got)
         self._counters.received += len(got)
@@ -350,10 +380,12 @@ class Intake:
         self.refused = None
         self._driver = driver
         self._generation = generation
-        self.settler = Settler(
+        self.settler = settler = Settler(
             subscription, self._queue, self._owner, self._counters, self._facts, self._clock
         )
-        return self.settler
+        subscription.on_leaving = partial(self._owner.leaving, settler)
+        subscription.on_left = partial(self._owner.left, settler)
+        return settler
 
     async def _recover(self, settler: Settler | None, error: Exception) -> None:
         """Receiving failed: begin again with another session."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from queuecraft.model.envelope import Delivery
 
@@ -106,6 +106,20 @@ class Lanes:
         self._failures[delivery.sent.id] = (failed, again)
         if len(self._failures) > REMEMBERED:
             del self._failures[next(iter(self._failures))]
+
+    def drop(self, gone: Set[Delivery]) -> tuple[list[Delivery], list[Delivery]]:
+        """Forget these, none of which is running: those that were here, in the order they came, and
+        those that are first in their lane instead. They may come again, and their failures count.
+        """
+        rest = [delivery for delivery in self._all if delivery in gone]
+        waiting = {each for lane in self._lanes.values() for each in lane if each in gone}
+        if waiting:
+            for key, lane in self._lanes.items():
+                self._lanes[key] = deque(each for each in lane if each not in waiting)
+            for delivery in waiting:
+                del self._all[delivery]
+        following = [self.leave(each, settled=False) for each in rest if each not in waiting]
+        return rest, [each for each in following if each is not None]
 
     def clear(self, running: Iterable[Delivery]) -> list[Delivery]:
         """Forget all that is not running, and say what it was, in the order it came."""

@@ -98,12 +98,12 @@ class Runner:
                 await call(delivery)
             except BaseException as error:
                 ended = perf_counter()
-                if not self._after_error(slot, delivery, settler, error, ended - started):
+                if not self._after_error(slot, delivery, error, ended - started):
                     raise
             else:
                 ended = perf_counter()
-                if slot.by_hand or slot.lapsed or settler.void:
-                    if not self._after_odd_success(slot, delivery, settler, ended - started):
+                if slot.by_hand or slot.lapsed or slot.settler is not settler or settler.void:
+                    if not self._after_odd_success(slot, delivery, ended - started):
                         return
                 else:
                     settler.acks.append(delivery)
@@ -124,11 +124,9 @@ class Runner:
 
     # -- after a run ---------------------------------------------------------------------------
 
-    def _after_odd_success(
-        self, slot: Slot, delivery: Delivery, settler: Settler, took: float
-    ) -> bool:
-        """A handler returned, but its message was settled before, or its connection is gone.
-        False when this is the end of the runner."""
+    def _after_odd_success(self, slot: Slot, delivery: Delivery, took: float) -> bool:
+        """A handler returned, but its message was settled before, or is not ours any more. False
+        when this is the end of the runner."""
         consumer = self._consumer
         if slot.lapsed:
             consumer.log.warning(
@@ -139,13 +137,14 @@ class Runner:
         elif not slot.by_hand:
             consumer.tally.succeeded(delivery, [took])
             consumer.orphans.finished(delivery)
-        return self._finish(slot, delivery, settler)
+        return self._finish(slot, delivery)
 
     def _after_error(
-        self, slot: Slot, delivery: Delivery, settler: Settler, error: BaseException, took: float
+        self, slot: Slot, delivery: Delivery, error: BaseException, took: float
     ) -> bool:
         """A handler raised. False when this is the end of the runner."""
-        consumer = self._consumer
+        consumer, settler = self._consumer, slot.settler
+        assert settler is not None
         if ends_runner(slot, error):
             return False
         if isinstance(error, Postponed) and slot.open and not settler.void:
@@ -166,13 +165,14 @@ class Runner:
                 consumer.policy_of(delivery), attempt, error, self._clock.chance()
             )
             slot.again = consumer.fail(delivery, settler, outcome, attempt, took)
-        return self._finish(slot, delivery, settler)
+        return self._finish(slot, delivery)
 
-    def _finish(self, slot: Slot, delivery: Delivery, settler: Settler) -> bool:
+    def _finish(self, slot: Slot, delivery: Delivery) -> bool:
         """A run is over, and was not a plain success; False when its runner is, too."""
         if slot.abandoned:
             return False
-        self._consumer.leave(delivery, settler, slot.again)
+        assert slot.settler is not None
+        self._consumer.leave(delivery, slot.settler, slot.again)
         # The cancellation of a late handler is over with it; another one may be meant for us.
         goes_on = not slot.lapsed or slot.task is None or slot.task.uncancel() == 0
         slot.forget()

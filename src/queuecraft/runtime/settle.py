@@ -99,6 +99,14 @@ class Settler:
         """Whether there is anything to flush."""
         return bool(self.acks or self._moves or self._unrun)
 
+    def parted(self) -> Settler:
+        """A settler for what others have by now: void, though the session goes on."""
+        other = Settler(
+            self.subscription, self._queue, self._owner, self._counters, self._facts, self._clock
+        )
+        other.void = True
+        return other
+
     def settle(self, delivery: Delivery, outcome: Outcome, attempt: int) -> None:
         """Remember what is to become of a delivery."""
         if isinstance(outcome, Acked):

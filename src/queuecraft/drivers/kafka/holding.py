@@ -105,6 +105,18 @@ class Holding:
             hands.setdefault(place, set()).add(offset)
         return hands
 
+    def leaving(self) -> list[Delivery]:
+        """What somebody may be working on and others are about to get."""
+        with self.changed:
+            return [each for each in self.held if each.token[0].leaving]
+
+    def left(self) -> list[Delivery]:
+        """What somebody may be working on and others have by now: it is not held any more."""
+        with self.changed:
+            gone = [each for each in self.held if each.token[0].gone]
+            self.held.difference_update(gone)
+        return gone
+
     def note(self) -> list[dict[Place, list[int]]]:
         """What was finished since the last time; in the polling thread."""
         with self.changed:

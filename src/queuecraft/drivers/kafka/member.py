@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +29,6 @@ from queuecraft.drivers.kafka.place import Place
 from queuecraft.drivers.kafka.refusals import failure
 from queuecraft.drivers.kafka.suspects import Suspects, is_in_hand
 from queuecraft.drivers.kafka.topology import Reach
-from queuecraft.model.errors import QueueError
 
 if TYPE_CHECKING:
     from queuecraft.drivers.kafka.driver import KafkaDriver
@@ -52,6 +52,8 @@ class Member:
         drain_timeout: float,
         holding: Holding,
         most: int | None,
+        leaving: Callable[[], None],
+        left: Callable[[], None],
     ) -> None:
         self.plenty = False  # the last time we asked, there was all we asked for
         self.thinned = False  # some that were taken may be of places that others get
@@ -65,6 +67,8 @@ class Member:
         self._queue = queue
         self._drain_timeout = drain_timeout
         self._most = most  # in hand at once; None if nobody is to be suspected
+        self._leaving = leaving  # called in the loop before handlers are waited for
+        self._left = left  # and after it, if they were not done in time
         self._loop = asyncio.get_running_loop()
         self._holding = holding
         self._changed = holding.changed  # guards all places
@@ -366,6 +370,7 @@ class Member:
         if self._driver.lost is not None:  # there is nobody to say it to
             self._forget(places)
             return
+        self._tell(self._leaving)
         deadline = monotonic() + self._drain_timeout
         self._drain(places, deadline)
         for place in places:
@@ -406,13 +411,11 @@ class Member:
             for place in places:
                 place.gone = True
         if unfinished and not self.closing:
-            # Others begin on it now: whoever still has it waiting here must not.
-            self.failed = QueueError(
-                "partitions went to another process before their handlers had ended",
-                broker="kafka",
-                operation="receive",
-                queue=self._queue,
-            )
+            self._tell(self._left)
+
+    def _tell(self, call: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop is closed, and nobody holds anything
+            self._loop.call_soon_threadsafe(call)
 
     # -- what librdkafka says by itself --------------------------------------------------------
 

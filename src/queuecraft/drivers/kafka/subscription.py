@@ -18,15 +18,17 @@ from queuecraft.drivers.base import (
     Move,
     Outgoing,
     Receipt,
+    Rejected,
     Subscription,
 )
 from queuecraft.drivers.kafka.commits import AGAIN
 from queuecraft.drivers.kafka.holding import Holding
 from queuecraft.drivers.kafka.member import JOINED_WITHIN, SLICE, Member
 from queuecraft.drivers.kafka.origin import traced
-from queuecraft.drivers.kafka.refusals import failure
+from queuecraft.drivers.kafka.refusals import failure, stale
 from queuecraft.drivers.kafka.topology import Reach
 from queuecraft.failpoints import failpoint
+from queuecraft.model.errors import QueueError
 
 if TYPE_CHECKING:
     from queuecraft.drivers.kafka.driver import KafkaDriver
@@ -57,7 +59,16 @@ class KafkaSubscription(Subscription):
         self._loop = asyncio.get_running_loop()
         self._holding = Holding()
         most = prefetch if counting else None
-        self._member = Member(driver, queue, settings, drain_timeout, self._holding, most)
+        self._member = Member(
+            driver,
+            queue,
+            settings,
+            drain_timeout,
+            self._holding,
+            most,
+            self._tell_leaving,
+            self._tell_left,
+        )
         self._commits = self._member.commits
         self._ready: list[Delivery] = []
         self._polling = ThreadPoolExecutor(1, "queuecraft-kafka-poll")
@@ -155,7 +166,13 @@ class KafkaSubscription(Subscription):
         return await self._driver.pass_on(messages)
 
     async def move(self, moves: Sequence[Move]) -> Sequence[Receipt]:
-        return await super().move([traced(each) for each in moves])
+        """What others have by now is not sent on: they will see to it."""
+        ours = [each for each in moves if not each.delivery.token[0].gone]
+        receipts = await super().move([traced(each) for each in ours])
+        if len(ours) == len(moves):
+            return receipts
+        answers = dict(zip((each.delivery for each in ours), receipts, strict=True))
+        return [answers.get(each.delivery, Rejected(stale(each.delivery))) for each in moves]
 
     async def close(self) -> None:
         if self._closing:
@@ -257,6 +274,30 @@ class KafkaSubscription(Subscription):
     def _check_lost(self) -> None:
         if (lost := self._driver.lost) is not None:
             raise lost.with_traceback(None)
+
+    # -- what others are given -----------------------------------------------------------------
+
+    def _tell_leaving(self) -> None:
+        if self.on_leaving is not None and (leaving := self._holding.leaving()):
+            self.on_leaving(leaving)
+
+    def _tell_left(self) -> None:
+        """Others begin on it now: whoever still has it waiting here must not."""
+        if not (left := self._holding.left()):
+            return
+        what = f"{len(left):,} messages went to another process before they were handled"
+        if self.on_left is None:
+            self._member.failed = QueueError(
+                what, broker="kafka", operation="receive", queue=self.queue
+            )
+            return
+        log.warning(
+            "kafka: %s: %s; what runs here is handled twice. Set drain_timeout above the time that "
+            "handlers take",
+            self.queue,
+            what,
+        )
+        self.on_left(left)
 
     # -- what the thread is asked for ----------------------------------------------------------
 
