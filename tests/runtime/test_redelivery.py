@@ -15,7 +15,7 @@ from queuecraft.drivers.local.subscription import MemorySubscription
 from queuecraft.facts import Disconnected, MessagesSucceeded
 from queuecraft.model.types import HeaderValue
 from queuecraft.runtime.orphans import Orphans
-from queuecraft.testing import FaultyDriver, Ledger, failing
+from queuecraft.testing import FakeClock, FaultyDriver, Ledger, failing
 from tests.runtime.consuming import AT_ONCE, Gate, at_rest, both, number, tidy, word
 from tests.runtime.support import eventually, ids, quiet, running
 
@@ -522,7 +522,7 @@ def delivered(id: str, **headers: HeaderValue) -> Delivery:
 
 
 def test_what_was_handled_is_known_once() -> None:
-    orphans = Orphans()
+    orphans = Orphans(FakeClock())
     orphans.finished(delivered("m-1"))
     assert orphans
     assert orphans.adopt(delivered("m-1"))
@@ -531,14 +531,14 @@ def test_what_was_handled_is_known_once() -> None:
 
 
 def test_only_a_success_counts_as_handled() -> None:
-    orphans = Orphans()
+    orphans = Orphans(FakeClock())
     orphans.started(delivered("m-1"))
     orphans.finished(delivered("m-1"), success=False)
     assert not orphans.adopt(delivered("m-1"))
 
 
 def test_whoever_waits_for_a_run_is_told_how_it_ended() -> None:
-    orphans = Orphans()
+    orphans = Orphans(FakeClock())
     told: list[bool] = []
     assert not orphans.wait(delivered("m-1"), told.append)
     orphans.started(delivered("m-1"))
@@ -550,7 +550,7 @@ def test_whoever_waits_for_a_run_is_told_how_it_ended() -> None:
 
 
 def test_what_is_sent_back_is_another_message_than_the_one_that_was_handled() -> None:
-    orphans = Orphans()
+    orphans = Orphans(FakeClock())
     orphans.finished(delivered("m-1"))
     again = {REPLAY_ID: "redrive-1"}
     assert not orphans.adopt(delivered("m-1", **again))
@@ -560,15 +560,30 @@ def test_what_is_sent_back_is_another_message_than_the_one_that_was_handled() ->
     assert orphans.adopt(delivered("m-1"))
 
 
+def test_what_was_handled_is_forgotten_in_time() -> None:
+    clock = FakeClock()
+    orphans = Orphans(clock)
+    orphans.finished(delivered("m-1"))
+    asyncio.run(clock.advance(400))
+    orphans.finished(delivered("m-2"))
+    asyncio.run(clock.advance(400))
+    assert orphans
+    assert not orphans.adopt(delivered("m-1"))
+    assert orphans.adopt(delivered("m-2"))
+    orphans.finished(delivered("m-3"))
+    asyncio.run(clock.advance(601))
+    assert not orphans
+
+
 def test_a_message_without_an_id_is_not_remembered() -> None:
-    orphans = Orphans()
+    orphans = Orphans(FakeClock())
     orphans.started(delivered("", **{REPLAY_ID: "redrive-1"}))
     orphans.finished(delivered("", **{REPLAY_ID: "redrive-1"}))
     assert not orphans
 
 
 def test_the_memory_is_bounded() -> None:
-    orphans = Orphans()
+    orphans = Orphans(FakeClock())
     for n in range(20_000):
         orphans.finished(delivered(f"m-{n}"))
     assert not orphans.adopt(delivered("m-0"))

@@ -70,7 +70,7 @@ class Consumer:
         self.queue = queue
         self.policy = policy
         self.log: logging.Logger = facts.log
-        self.orphans = Orphans()
+        self.orphans = Orphans(clock)
         self.deadlines = Deadlines(self, clock)
         self.errands = Errands()
         self.intake = Intake(

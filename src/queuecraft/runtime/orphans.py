@@ -6,10 +6,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeAlias
 
+from queuecraft.clock import Clock
 from queuecraft.codec.headers import REPLAY_ID
 from queuecraft.model.envelope import Delivery
 
 REMEMBERED = 10_000
+FOR = 600.0  # seconds: what comes again does so soon, if it comes here at all
 
 Tell: TypeAlias = Callable[[bool], object]
 """Called when a run has ended, with whether it succeeded."""
@@ -22,7 +24,7 @@ class Orphans:
 
     >>> from queuecraft.model.envelope import Outgoing
     >>> first, again = (Delivery(Outgoing(b"", "m-1"), "billing") for _ in range(2))
-    >>> orphans = Orphans()
+    >>> orphans = Orphans(Clock())
     >>> orphans.started(first)
     >>> orphans.wait(again, lambda success: print("handled" if success else "failed"))
     True
@@ -32,11 +34,17 @@ class Orphans:
     (True, False)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._running: dict[str, list[Tell]] = {}
-        self._finished: OrderedDict[str, None] = OrderedDict()
+        self._finished: OrderedDict[str, float] = OrderedDict()  # and when, the first to end first
 
     def __bool__(self) -> bool:
+        while self._finished:
+            name, ended = next(iter(self._finished.items()))
+            if ended > self._clock.monotonic() - FOR:
+                break
+            del self._finished[name]
         return bool(self._running or self._finished)
 
     def __contains__(self, delivery: Delivery) -> bool:
@@ -53,7 +61,8 @@ class Orphans:
         name = _name(delivery)
         waiting = self._running.pop(name, ())
         if success and name:
-            self._finished[name] = None
+            self._finished[name] = self._clock.monotonic()
+            self._finished.move_to_end(name)
             if len(self._finished) > REMEMBERED:
                 self._finished.popitem(last=False)
         for tell in waiting:
@@ -69,7 +78,7 @@ class Orphans:
 
     def adopt(self, delivery: Delivery) -> bool:
         """Whether a message that came again was handled already; each run counts once."""
-        return self._finished.pop(_name(delivery), self) is None
+        return self._finished.pop(_name(delivery), None) is not None
 
 
 def _name(delivery: Delivery) -> str:
