@@ -45,7 +45,7 @@ help: ## list the targets
 demo: $(DEV) ## watch a small shop: orders, retries, dead letters, a redrive (SERVE=1: until Ctrl-C)
 	@$(BIN)/python -m queuecraft demo $(if $(filter-out 0,$(SERVE)),--serve)
 
-test: check ## check, then every test and doctest
+test: check ## check, then all tests but the long ones; brokers are installed by root, else skipped
 	$(BIN)/python -m tests.brokers install
 	$(BIN)/python -m pytest -n $(WORKERS) $(SHARED)
 
