@@ -37,10 +37,12 @@ test coverage: export QUEUECRAFT_BROKER_ROOM ?= $(wildcard /dev/shm)
 
 CHECKED := $(wildcard src tests benchmarks examples)
 
-.PHONY: help demo test coverage check bench faults soak docs lock clean .mypy .basedpyright .layers
+.PHONY: help env demo test coverage check bench faults soak docs lock clean .mypy .basedpyright .layers
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+env: $(DEV) ## nothing but the environment, .venv, with QueueCraft and its tools
 
 demo: $(DEV) ## watch a small shop: orders, retries, dead letters, a redrive (SERVE=1: until Ctrl-C)
 	@$(BIN)/python -m queuecraft demo $(if $(filter-out 0,$(SERVE)),--serve)
