@@ -37,7 +37,7 @@ test coverage: export QUEUECRAFT_BROKER_ROOM ?= $(wildcard /dev/shm)
 
 CHECKED := $(wildcard src tests benchmarks examples)
 
-.PHONY: help env demo test coverage check bench faults soak docs lock clean .mypy .basedpyright .layers
+.PHONY: help env demo test coverage check bench scaling faults soak docs lock clean .mypy .basedpyright .layers
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -69,8 +69,11 @@ check: $(DEV) ## lint, formatting, types, layers
 .layers:
 	$(BIN)/lint-imports
 
-bench: $(BENCH) ## compare our speed with other libraries
+bench: $(BENCH) ## compare our speed with other libraries: docs/benchmarks.md
 	$(BIN)/python -m benchmarks
+
+scaling: $(DEV) ## what a message costs as things grow: docs/scaling.md
+	$(BIN)/python -m benchmarks.scaling
 
 faults: $(DEV) ## the long tests, then every fault on every broker: docs/reliability.md
 	QUEUECRAFT_SOAK=1000 $(BIN)/python -m pytest tests/runtime/test_soak.py --timeout=1200

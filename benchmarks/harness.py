@@ -13,6 +13,8 @@ from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 
+NOT_INSTALLED = "is not installed"
+
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 
@@ -119,6 +121,8 @@ class Verdict:
     unit: str
     holds: bool | None
     against: str | None
+    known: str = ""
+    """What is known of why it misses."""
 
 
 class Claim(Protocol):
@@ -135,6 +139,8 @@ class TimesFaster:
     subject: str
     peers: Sequence[str]
     times: float
+    known: str = ""
+    """What is known of why, where it misses."""
 
     def judge(self, results: Results) -> Verdict:
         owed = f"at least {self.times:g}×"
@@ -142,7 +148,8 @@ class TimesFaster:
         if subject is None or peer is None:
             return Verdict(self.text, owed, None, "×", None, None)
         figure = subject.ratio(peer)
-        return Verdict(self.text, owed, figure, "×", figure.median >= self.times, peer.case.key)
+        holds = figure.median >= self.times
+        return Verdict(self.text, owed, figure, "×", holds, peer.case.key, self.known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +220,7 @@ class Group:
             except ModuleNotFoundError as error:
                 if error.name not in contender.needs:
                     raise
-                skipped.append(Skipped(contender.name, f"{error.name} is not installed"))
+                skipped.append(Skipped(contender.name, f"{error.name} {NOT_INSTALLED}"))
             else:
                 cases.extend(module.CASES)
         return cases, skipped

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 
-from benchmarks.harness import RunFailed, rotated
+from benchmarks.harness import NOT_INSTALLED, RunFailed, rotated
 from benchmarks.pairs.entries import ENTRIES, Entry
 from benchmarks.place import Site, site
-from benchmarks.results import Row, Section
-from benchmarks.travel import PER, Amount, begin, fill, travel
+from benchmarks.results import SENT, Row, Section
+from benchmarks.travel import ENOUGH, PER, Amount, begin, fill, travel
 
 MEASURES = ("travel", "pending", "start")
 BROKERS = tuple(dict.fromkeys(entry.broker for entry in ENTRIES))
@@ -43,7 +43,7 @@ class Journeys:
             if only and entry.contender not in only:
                 continue
             if (package := entry.missing) is not None:
-                missing[entry.contender] = f"{package} is not installed"
+                missing[entry.contender] = f"{package} {NOT_INSTALLED}"
             elif self.measure == "pending" and entry.load().publisher is None:
                 missing[entry.contender] = "it has no queue: a message is handled as it is sent"
             else:
@@ -146,19 +146,23 @@ class Journeys:
                 # In memory the group of throughput has each contender's fastest way.
                 return [latency] if alone else [speed, latency]
             case "pending":
-                fewest = min((each["count"] for e in entries for each in found[e.key]), default=0)
+                told = any("broker" in each for e in entries for each in found[e.key])
+                weighed, other = ("broker", "process") if told else ("process", "broker")
+                more = {f"{other}, MB": other} if told else {}
                 return [
                     section(
                         name="memory of 100,000 pending",
-                        unit="process, MB",
+                        unit=f"{weighed}, MB",
                         digits=1,
                         better="less",
+                        least=1.0,
                         note=f"Filled for at most {amount.fill_seconds:g} s or with "
-                        f"{amount.fill:,} orders, whichever came first ({fewest:,.0f} at least), "
-                        "and counted up to 100,000; who sent fewer than 20,000 is not here. "
-                        "The broker's figure is what it says that it uses, where it can tell; it "
-                        "may give memory back at moments of its own choosing.",
-                        rows=rows("process", **self._of_the_broker(entries, found)),
+                        f"{amount.fill:,} orders, whichever came first, and counted up to 100,000 "
+                        f"from the orders that were sent; who sent fewer than {ENOUGH:,} is not "
+                        f"here. Compared is what the {weighed} took, where either took a megabyte "
+                        "or more. The broker's figure is what it says that it uses, where it can "
+                        "tell; it may give memory back at moments of its own choosing.",
+                        rows=rows(weighed, **more, **{SENT: "count"}),
                     )
                 ]
             case _:
@@ -171,11 +175,6 @@ class Journeys:
                         rows=rows("seconds"),
                     )
                 ]
-
-    @staticmethod
-    def _of_the_broker(entries: Sequence[Entry], found: dict[str, list[Figures]]) -> dict[str, str]:
-        told = any("broker" in each for entry in entries for each in found[entry.key])
-        return {"broker, MB": "broker"} if told else {}
 
 
 JOURNEYS = {

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from benchmarks.absent import ABSENT
 from benchmarks.harness import Spread
 from benchmarks.plot import Bar, bars
-from benchmarks.results import Row, Run, Section
+from benchmarks.results import SENT, Claim, Row, Run, Section
 
 BROKERS = {
     "memory": "In memory",
@@ -86,7 +86,9 @@ def table(section: Section) -> list[str]:
         ours = not row.against
         ratio = section.ratio(row)
         others = [
-            number(Spread.of(row.more[name]).median, section.digits) if row.more.get(name) else "–"
+            number(Spread.of(row.more[name]).median, 0 if name == SENT else section.digits)
+            if row.more.get(name)
+            else "–"
             for name in more
         ]
         cells = [
@@ -119,7 +121,7 @@ def drawing(section: Section) -> str:
     """Its bars."""
     drawn = [
         Bar(
-            f"{row.contender}: {row.case}"[:48],
+            f"{row.contender}: {row.case}",
             row.spread.median,
             row.spread.low,
             row.spread.high,
@@ -209,19 +211,26 @@ def document(run: Run) -> str:
         for section in (each for each in run.sections if each.broker == broker):
             parts.extend(part(section))
     if run.claims:
-        parts.append("## What is owed")
-        parts.append("Claims that the suite judges in every run, on the figures of that run:")
+        parts.append("## What we ask of ourselves")
+        parts.append(
+            "Ratios that were set as goals before the code was written, judged in every run on "
+            "the figures of that run. `python -m benchmarks --check` fails where one misses."
+        )
         word = {True: "holds", False: "**misses**", None: "not measured"}
         parts.append(
             "\n".join(
                 [_line(["group", "claim", ""]), _line(["---", "---", "---"])]
                 + [
-                    _line([each.group, bare(each.sentence), word[each.holds]])
+                    _line([each.group, bare(each.sentence), verdict(each, word[each.holds])])
                     for each in run.claims
                 ]
             )
         )
     return "\n\n".join(parts) + "\n"
+
+
+def verdict(claim: Claim, word: str) -> str:
+    return f"{word}: {claim.known}" if claim.known else word
 
 
 def bare(sentence: str) -> str:

@@ -83,7 +83,7 @@ class Bar:
 
 
 BAR_HEIGHT = 22
-BAR_LEFT = 300
+BAR_LEFT, BAR_WIDTH = 350, 800
 
 
 def bars(title: str, drawn: Sequence[Bar], *, unit: str) -> str:
@@ -93,11 +93,11 @@ def bars(title: str, drawn: Sequence[Bar], *, unit: str) -> str:
     >>> svg.startswith("<svg") and "ours" in svg
     True
     """
-    wide = WIDTH - BAR_LEFT - 90
+    wide = BAR_WIDTH - BAR_LEFT - 90
     most = max(max(bar.high for bar in drawn), 1e-12)
     high = 60 + BAR_HEIGHT * len(drawn)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {high}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {BAR_WIDTH} {high}" '
         f'font-family="system-ui, sans-serif" font-size="12" fill="{GREY}" role="img">',
         f"<title>{escape(title)}</title>",
         f'<text x="10" y="20" font-size="15">{escape(title)}, {escape(unit)}</text>',

@@ -36,6 +36,7 @@ PACKAGES = (
     "taskiq",
     "taskiq-aio-pika",
     "taskiq-redis",
+    "taskiq-aio-kafka",
     "pydantic",
     "dramatiq",
     "kombu",

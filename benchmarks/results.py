@@ -9,6 +9,9 @@ import msgspec
 
 from benchmarks.harness import Spread
 
+SENT = "orders sent"
+"""A column that counts."""
+
 
 class Row(msgspec.Struct, kw_only=True):
     """One contender in one table; `figures` has one for each round."""
@@ -41,6 +44,8 @@ class Section(msgspec.Struct, kw_only=True):
     throughput: bool = False
     rounds: int = 0
     note: str = ""
+    least: float = 0.0
+    """Figures below it are noise: they are shown and not compared."""
     rows: list[Row] = []
     missing: dict[str, str] = {}
     """Who is not in it, and why."""
@@ -56,7 +61,7 @@ class Section(msgspec.Struct, kw_only=True):
             return None
         pairs = zip(row.figures, ours.figures, strict=False)
         # Memory may shrink: a ratio to or of that says nothing.
-        ratios = [theirs / mine for theirs, mine in pairs if mine > 0 and theirs > 0]
+        ratios = [a / b for a, b in pairs if min(a, b) > 0 and max(a, b) >= self.least]
         return Spread.of(ratios) if ratios else None
 
     def ahead(self, row: Row) -> bool:
@@ -73,6 +78,8 @@ class Claim(msgspec.Struct, kw_only=True):
     group: str
     sentence: str
     holds: bool | None
+    known: str = ""
+    """What is known of why, where it misses."""
 
 
 class Run(msgspec.Struct, kw_only=True):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from benchmarks.pairs.entries import BARE, FETCHED, NO_LOOP, OURS, TAKEN
 
 ONE, HUNDRED = "publish, one at a time", "publish, 100 in flight"
+PIPELINED = "publish, pipelines of 500"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,7 @@ WORDS: dict[tuple[str, str], Words] = {
     ),
     ("memory", "Kombu"): Words(
         setting="memory transport, acked by the callback; what Celery uses for `memory://`",
-        weaker="no retries, no event loop",
+        weaker="nothing retried",
         against={"publish 500, then drain": "publish_many, concurrency 1"},
     ),
     ("memory", "asyncio.Queue"): Words(
@@ -64,7 +65,7 @@ WORDS: dict[tuple[str, str], Words] = {
     ),
     ("file", "sqlite3"): Words(
         setting=f"insert, claim, delete with the same pragmas; {BARE}",
-        weaker="one queue, one consumer, no delays",
+        weaker="one consumer: what it claimed before it died is not given to another",
         against={
             "batches of 500": "publish_many, batches of 500",
             "batches of 100": HUNDRED,
@@ -75,9 +76,8 @@ WORDS: dict[tuple[str, str], Words] = {
     ("file-publish", OURS): Words(setting="on the disk before a publish returns"),
     ("file-publish", "sqlite3"): Words(
         setting=f"one INSERT, or a transaction of so many, `synchronous=FULL`; {BARE}",
-        weaker="one queue, no delays",
         against={"publish, batches of 500": "publish_many, batches of 500"},
-        differs="no routing, no headers, one queue",
+        differs="it inserts a body into one table: no routing, no headers, no queues to wake",
     ),
     ("file-consume", OURS): Words(setting="claimed in batches, acked when handled"),
     ("file-consume", "sqlite3"): Words(
@@ -139,6 +139,7 @@ WORDS: dict[tuple[str, str], Words] = {
     ("redis-publish", OURS): Words(setting=f"routed and stored by a script; {SYNCED}"),
     ("redis-publish", "redis-py"): Words(
         setting=f"RPUSH; {SYNCED}; {BARE}",
+        against={PIPELINED: "publish_many, batches of 500"},
         differs="a bare RPUSH routes nothing and keeps nothing beside the message",
     ),
     ("redis-publish", "FastStream"): Words(
@@ -150,9 +151,15 @@ WORDS: dict[tuple[str, str], Words] = {
     ("redis-publish", "Taskiq"): Words(setting=f"`ListQueueBroker`; {SYNCED}"),
     ("redis-consume", OURS): Words(setting="kept on the server until handled; 100 ahead"),
     ("redis-consume", "redis-py"): Words(
-        setting=f"a loop around BLPOP; {BARE}",
-        weaker=TAKEN,
-        against={"consume lists": "consume lists, 1 handler"},
+        setting=f"a loop that reads, handles and acknowledges; {BARE}",
+        weaker_in={"consume lists, BLPOP": TAKEN},
+        against={
+            "consume lists, BLPOP": "consume lists, 1 handler",
+            "consume lists, LMOVE of 100": "consume lists, 1 handler",
+            "consume streams, XREADGROUP of 100": "consume streams, 1 handler",
+        },
+        differs="a bare client: no types, no routing, no retries, and nobody else is given what it "
+        "held when it died unless somebody writes that",
     ),
     ("redis-consume", "FastStream"): Words(
         setting="lists one by one; streams by a group, up to 100 read, acked one by one",
@@ -208,11 +215,13 @@ WORDS: dict[tuple[str, str], Words] = {
         "no order of completion to watch",
     ),
     ("kafka-consume", "FastStream"): Words(
-        setting="its default commits in the background what was fetched; `AckPolicy.ACK` each",
+        setting="its default commits in the background what was fetched; `AckPolicy.ACK` each "
+        "message or, with `batch=True`, each batch",
         weaker_in={"consume": FETCHED},
         against={
             "consume": "consume, 1 handler",
             "consume, acked when handled": "consume, 1 handler",
+            "consume, batches of 500": "consume, batches of 500",
         },
     ),
     ("kafka-consume", "Taskiq"): Words(

@@ -2,7 +2,7 @@
 
 Its log of every message is off, its producer idempotent. By default its subscriber commits in the
 background what it has fetched, whether or not it was handled; with `AckPolicy.ACK` it commits each
-message when it was. Both are shown.
+message when it was, and with `batch=True` each batch, which its handler is given as a list.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from benchmarks.kafka.broker import PATIENCE, Place, place
 from benchmarks.kafka.pace import Pace, in_flight, one_at_a_time
 from benchmarks.order import Order, orders
 from benchmarks.rabbitmq.stretch import Stretch, timed
+
+BATCH = 500
 
 
 def connecting(here: Place) -> Any:
@@ -52,11 +54,17 @@ async def publish(messages: int, *, pace: Pace[Order]) -> Measurement:
     return measurement
 
 
-async def consume(messages: int, *, policy: AckPolicy) -> Measurement:
+async def consume(messages: int, *, policy: AckPolicy, batches: bool = False) -> Measurement:
     stretch = Stretch(messages)
 
     async def charge(order: Order) -> None:
         stretch.add(order)
+
+    async def charge_all(several: list[Order]) -> None:
+        for order in several:
+            stretch.add(order)
+
+    more = {"batch": True, "max_records": BATCH} if batches else {}
 
     with place() as here:
         here.make_topic()
@@ -64,8 +72,8 @@ async def consume(messages: int, *, policy: AckPolicy) -> Measurement:
             await in_flight(publisher(broker, here.topic), orders(Order, messages))
         worker = connecting(here)
         worker.subscriber(
-            here.topic, group_id=here.group, auto_offset_reset="earliest", ack_policy=policy
-        )(charge)
+            here.topic, group_id=here.group, auto_offset_reset="earliest", ack_policy=policy, **more
+        )(charge_all if batches else charge)
         async with worker:
             await worker.start()
             await stretch.done.wait()
@@ -82,4 +90,5 @@ CASES = (
     case("publish, one at a time", partial(publish, pace=one_at_a_time)),
     case("consume", partial(consume, policy=AckPolicy.ACK_FIRST)),
     case("consume, acked when handled", partial(consume, policy=AckPolicy.ACK)),
+    case(f"consume, batches of {BATCH}", partial(consume, policy=AckPolicy.ACK, batches=True)),
 )

@@ -21,6 +21,7 @@ from benchmarks.rabbitmq.stretch import EVENT, IN_FLIGHT, QUEUE, Stretch, timed
 from queuecraft import Event, QueueCraft
 
 HELD = 1000
+BATCH = 500
 
 order_placed = Event(EVENT, Order)
 
@@ -71,17 +72,24 @@ async def publish_many(messages: int) -> Measurement:
     return measurement
 
 
-async def consume(messages: int, *, concurrency: int) -> Measurement:
+async def consume(messages: int, *, concurrency: int = 1, batch_size: int = 1) -> Measurement:
     stretch = Stretch(messages)
+
+    async def charge(order: Order) -> None:
+        stretch.add(order)
+
+    async def charge_all(several: list[Order]) -> None:
+        for order in several:
+            stretch.add(order)
+
     with place() as here:
         await fill(here, messages)
         async with QueueCraft(here.url) as qc:
-            worker = qc.worker(QUEUE, concurrency=concurrency, prefetch=HELD)
-
-            @worker.on(order_placed)
-            async def charge(order: Order) -> None:
-                stretch.add(order)
-
+            worker = qc.worker(QUEUE, concurrency=concurrency, prefetch=HELD, batch_size=batch_size)
+            if batch_size > 1:
+                worker.on(order_placed, charge_all)
+            else:
+                worker.on(order_placed, charge)
             await worker.start()
             await stretch.done.wait()
         await verify_depth(here.url, 0)
@@ -100,4 +108,5 @@ CASES = (
     case("publish, one at a time", partial(publish_singly, pace=one_at_a_time)),
     case("consume, 100 handlers", partial(consume, concurrency=IN_FLIGHT)),
     case("consume, 1 handler", partial(consume, concurrency=1)),
+    case(f"consume, batches of {BATCH}", partial(consume, batch_size=BATCH)),
 )

@@ -59,7 +59,7 @@ GROUP = Group(
             times=4,
         ),
         CostsAtMost(
-            text="five middlewares' cost, publish_many, concurrency 1",
+            text="five middlewares that do nothing, their cost, publish_many, concurrency 1",
             subject="QueueCraft: publish_many, five middlewares",
             plain="QueueCraft: publish_many, concurrency 1",
             percent=25,

@@ -74,6 +74,7 @@ def ours(broker: Broker, case: str, setting: str, *, pair: str = "anywhere") -> 
     )
 
 
+UNTOLD = "its messages have no id, no time and no event beside the body"
 ALONE = "it keeps the bytes of the order and nothing beside them"
 TAKEN = "what a process has taken is lost if it dies"
 FETCHED = "commits what was fetched, handled or not"
@@ -121,7 +122,7 @@ ENTRIES: tuple[Entry, ...] = (
         pair="Kombu",
         needs=("kombu",),
         setting="published, then drained; acked by the callback; what Celery uses for `memory://`",
-        weaker="no retries, no event loop",
+        weaker="nothing retried",
         like="100 in flight",
     ),
     Entry(
@@ -178,6 +179,7 @@ ENTRIES: tuple[Entry, ...] = (
         pair="aio-pika",
         needs=("aio_pika",),
         setting=f"persistent, mandatory, confirmed; `message.process()`; {BARE}",
+        lighter=UNTOLD,
     ),
     Entry(
         broker="rabbitmq",
@@ -188,6 +190,7 @@ ENTRIES: tuple[Entry, ...] = (
         needs=("pika",),
         setting=f"`confirm_delivery`, persistent, mandatory; acked by the callback; {BARE}",
         differs=NO_LOOP,
+        lighter=UNTOLD,
     ),
     Entry(
         broker="rabbitmq",
@@ -327,6 +330,12 @@ ENTRIES: tuple[Entry, ...] = (
         "100 in flight",
         f"`acks=all`, idempotent, four partitions; committed when handled; {IN_LOOP}",
     ),
+    ours(
+        "kafka",
+        "1000 in flight",
+        "the same",
+        pair="anywhere, 1000 in flight",
+    ),
     Entry(
         broker="kafka",
         contender="confluent-kafka",
@@ -335,7 +344,7 @@ ENTRIES: tuple[Entry, ...] = (
         pair="confluent-kafka",
         needs=("confluent_kafka",),
         setting=f"`acks=all`, idempotent; `poll`, offsets stored when handled; {BARE}",
-        like="100 in flight",
+        like="1000 in flight",
         differs=NO_LOOP,
     ),
     Entry(

@@ -73,4 +73,5 @@ PAIRS = {
     "memory": Pair(publisher=storing, together=together),
     "anywhere": apart(),
     "anywhere, one at a time": apart(flight=1),
+    "anywhere, 1000 in flight": apart(flight=1000),
 }

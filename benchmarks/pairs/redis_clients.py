@@ -61,16 +61,26 @@ async def pop(client: Any, key: str, handle: Handle) -> None:
         handle(decode(body).at)
 
 
+def entries_of(told: Any) -> list[Any]:
+    """What XREADGROUP has read of one stream: number and fields of each entry.
+
+    >>> entries_of({"orders": [[("1-0", {})]]}), entries_of([("orders", [("1-0", {})])])
+    ([('1-0', {})], [('1-0', {})])
+    """
+    # Answers of the third protocol are maps, of the second lists of pairs.
+    streams = (
+        [each[0] for each in told.values()] if isinstance(told, dict) else [e for _, e in told]
+    )
+    return [entry for entries in streams for entry in entries]
+
+
 async def read(client: Any, key: str, handle: Handle) -> None:
     while True:
         told = await client.xreadgroup(GROUP, "one", {key: ">"}, count=PREFETCH, block=1000)
-        # Answers of the third protocol are maps, of the second lists of pairs.
-        streams = told.items() if isinstance(told, dict) else told
-        for _, entries in streams:
-            listed = entries[0] if isinstance(told, dict) else entries
-            for _, fields in listed:
+        if entries := entries_of(told):
+            for _, fields in entries:
                 handle(decode(fields[b"order"]).at)
-            await client.xack(key, GROUP, *(number for number, _ in listed))
+            await client.xack(key, GROUP, *(number for number, _ in entries))
 
 
 def worker(consume: Consume) -> Any:

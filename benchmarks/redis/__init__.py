@@ -68,7 +68,7 @@ CONSUMING = Half(
     verb="consume",
     messages=10_000,
     contenders=CONTENDERS,
-    reference=("redis-py: consume lists",),
+    reference=("redis-py: consume lists, BLPOP",),
     claims=(
         TimesFaster(
             text=f"{LISTS}, against FastStream",
@@ -79,7 +79,7 @@ CONSUMING = Half(
         TimesFaster(
             text=f"{LISTS}, against a BLPOP loop",
             subject=f"QueueCraft: {LISTS}",
-            peers=("redis-py: consume lists",),
+            peers=("redis-py: consume lists, BLPOP",),
             times=5,
         ),
         TimesFaster(

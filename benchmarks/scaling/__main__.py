@@ -90,7 +90,8 @@ def main(
     quick: Annotated[bool, typer.Option("--quick", help="A rough look: one small round.")] = False,
     json: Annotated[Path | None, typer.Option(help="Also write everything to this file.")] = None,
     docs: Annotated[
-        Path | None, typer.Option(help="Write page and plots here; a run of all does it to docs/.")
+        Path | None,
+        typer.Option(help="Write page and plots here; a full run does it to docs/."),
     ] = None,
     again: Annotated[
         Path | None, typer.Option(help="Measure nothing: make the page from this file.")
@@ -130,7 +131,7 @@ def main(
         environment=told_of,
         curves=curves,
     )
-    whole = not axis and not broker
+    whole = not axis and not broker and not quick
     if json or whole:
         found.save(json or RESULTS)
     if docs or whole:

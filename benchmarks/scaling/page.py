@@ -18,8 +18,7 @@ TEXTS = {
     "handlers that hold 8 at a time.",
     "queues": f"So many queues are declared, {DECLARING} at a time, each with its dead-letter "
     "queue and an event of its own; then messages are published to all of them in turn. What it "
-    "takes to make a queue is beside it. Where the time for making them ran out, the row says how "
-    "far it came.",
+    "takes to make a queue is beside it.",
     "backlog": "So many messages wait already; then more are published, and as many handled.",
     "concurrency": "One process with so many handlers at once: handlers that do nothing, and "
     f"handlers that wait for {1000 * WAITING:g} ms, as for a database.",
@@ -63,7 +62,8 @@ def part(axis: Axis, its: Sequence[Curve]) -> list[str]:
 
 
 def table(axis: Axis, line: str, its: Sequence[Curve]) -> list[str]:
-    """A row for each place on the axis, a column for each broker: median, and the spread."""
+    """A row for each place on the axis, a column for each broker: median, and the spread where it
+    was measured more than once."""
     places = sorted({point.x for curve in its for point in curve.points})
     heads = [axis.x, *(BROKERS[curve.broker] for curve in its)]
     lines = [f"| {' | '.join(heads)} |", f"|{' --: |' * len(heads)}"]
@@ -76,9 +76,10 @@ def table(axis: Axis, line: str, its: Sequence[Curve]) -> list[str]:
                 cells.append("–")
                 continue
             digits = 0 if spread.median >= 100 else 1
-            cells.append(
-                f"{spread.median:,.{digits}f} ({spread.low:,.{digits}f}–{spread.high:,.{digits}f})"
-            )
+            cell = f"{spread.median:,.{digits}f}"
+            if point is not None and len(point.figures[line]) > 1:
+                cell += f" ({spread.low:,.{digits}f}–{spread.high:,.{digits}f})"
+            cells.append(cell)
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from benchmarks import page
-from benchmarks.__main__ import GROUPS, ordered
+from benchmarks.__main__ import GROUPS, RESULTS, not_installed, ordered
 from benchmarks.absent import ABSENT, PEERS
 from benchmarks.command import shown
 from benchmarks.harness import Spread
 from benchmarks.pairs.entries import BY_KEY, ENTRIES, OURS
 from benchmarks.report import PLACES
 from benchmarks.results import Claim, Row, Run, Section
+from benchmarks.scaling import page as scaling
+from benchmarks.scaling.__main__ import RESULTS as SCALED
+from benchmarks.scaling.findings import Findings
 from benchmarks.words import WORDS
+
+DOCS = Path("docs")
 
 
 def row(contender: str, *figures: float, against: str = "", **more) -> Row:
@@ -72,6 +79,14 @@ def test_memory_that_shrank_gives_no_ratio():
     assert not found.ahead(peer)
 
 
+def test_figures_that_are_noise_give_no_ratio():
+    small, large = row("Small", 0.2, against="plain"), row("Large", 3.0, against="plain")
+    found = section(row(OURS, 0.1), small, large, better="less", least=1.0)
+
+    assert found.ratio(small) is None
+    assert found.ratio(large) == Spread(median=30.0, low=30.0, high=30.0)
+
+
 @pytest.mark.parametrize(("better", "figure", "ahead"), [
     ("more", 120, True), ("more", 80, False), ("less", 80, True), ("less", 120, False),
 ])  # fmt: skip
@@ -129,6 +144,36 @@ def test_the_page_has_a_table_and_a_plot_for_each_section_and_every_claim(tmp_pa
     assert "- Not here: Celery: is not installed" in text
     assert "it is fast | **misses** |" in text
     assert "{" not in text
+
+
+def test_a_claim_that_misses_says_what_is_known_of_why():
+    found = run(section(row(OURS, 1)))
+    found.claims[0].known = "the broker is what is waited for"
+
+    assert "it is fast | **misses**: the broker is what is waited for |" in page.document(found)
+
+
+def test_the_page_and_its_plots_are_what_the_run_has_found(tmp_path):
+    pages = page.write(Run.read(RESULTS), tmp_path)
+
+    for path in pages:
+        committed = DOCS / path.relative_to(tmp_path)
+        assert path.read_text(encoding="utf-8") == committed.read_text(encoding="utf-8"), (
+            f"{committed} is not what {RESULTS} says: run python -m benchmarks --again {RESULTS}"
+        )
+
+
+def test_no_plot_is_left_from_another_run(tmp_path):
+    drawn = {path.name for path in page.write(Run.read(RESULTS), tmp_path)[1:]}
+    drawn |= {path.name for path in scaling.write(Findings.read(SCALED), tmp_path)[1:]}
+
+    assert {path.name for path in DOCS.glob("images/bench-*.svg")} == drawn
+
+
+def test_a_run_without_the_peers_does_not_replace_the_page():
+    here = section(row(OURS, 1), missing={"Celery": "celery is not installed", "X": "it failed"})
+
+    assert not_installed([here]) == ["Celery"]
 
 
 def test_a_run_can_be_read_again(tmp_path):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from benchmarks.place import Site, in_a_file
 from benchmarks.scaling import page
-from benchmarks.scaling.__main__ import measure
+from benchmarks.scaling.__main__ import RESULTS, measure
 from benchmarks.scaling.axes import AXES, FULL, Amount, Axis, OutOfPatience, by_queues
 from benchmarks.scaling.findings import Curve, Findings, Point
 from benchmarks.scaling.processes import together
@@ -103,9 +104,19 @@ def test_the_page_has_a_table_and_a_plot_for_each_line_and_what_is_missing(tmp_p
         "bench-scaling-queues-declare.svg",
     ]
     assert "| 1 | 20.0 (10.0–30.0) |" in text
+    assert "| 10 | 25.0 |" in text
     assert "- In a file, 100 queues: OutOfPatience: 70 of 100 queues were made" in text
     assert 'arguments={"x-queue-type": "quorum"}' in text
     assert "## Planning" in text
+
+
+def test_the_page_and_its_plots_are_what_the_run_has_found(tmp_path):
+    for path in page.write(Findings.read(RESULTS), tmp_path):
+        committed = Path("docs") / path.relative_to(tmp_path)
+        assert path.read_text(encoding="utf-8") == committed.read_text(encoding="utf-8"), (
+            f"{committed} is not what {RESULTS} says: "
+            f"run python -m benchmarks.scaling --again {RESULTS}"
+        )
 
 
 def test_the_full_run_covers_what_it_should():
