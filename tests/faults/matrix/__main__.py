@@ -19,13 +19,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tests.faults.matrix.brokers import ROWS, Row
 from tests.faults.matrix.cell import run
 from tests.faults.matrix.faults import FAULTS, Fault
-from tests.faults.matrix.report import Report, json, markdown, summary_of
+from tests.faults.matrix.report import Report, json, markdown, read, summary_of
 from tests.faults.matrix.result import Result
 from tests.faults.matrix.room import seclude
 from tests.faults.matrix.versions import ours
 from tests.faults.nursery import ROOT, Nursery
 
 PAGE = ROOT / "docs" / "reliability.md"
+RESULTS = ROOT / "tests" / "faults" / "results" / "reliability.json"
 MESSAGES = 1000
 
 Known = TypeVar("Known")
@@ -88,7 +89,7 @@ async def whole(
 ) -> Report:
     """Run them all, and say how each has ended."""
     began, date = time.monotonic(), datetime.now(UTC)
-    brokers: dict[str, str] = {}
+    versions = dict(ours())
     results: list[Result] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with (
@@ -96,7 +97,7 @@ async def whole(
         Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress,
     ):
         task = progress.add_task("fault matrix", total=len(kinds) * len(faults))
-        cells = rows(kinds, faults, nursery, brokers, messages=messages, keep=keep)
+        cells = rows(kinds, faults, nursery, versions, messages=messages, keep=keep)
         try:
             async for result in cells:
                 results.append(result)
@@ -108,7 +109,7 @@ async def whole(
         date=date,
         messages=messages,
         seconds=time.monotonic() - began,
-        versions={**ours(), **brokers},
+        versions=versions,
         results=results,
     )
 
@@ -147,14 +148,22 @@ def main(
         Path | None,
         typer.Option(help="The page; docs/reliability.md if the whole matrix is run, else none."),
     ] = None,
-    json_too: Annotated[bool, typer.Option("--json", help="Write JSON beside the page.")] = False,
+    json_too: Annotated[
+        bool, typer.Option("--json", help="Write JSON beside a page that is elsewhere.")
+    ] = False,
     keep: Annotated[
         Path | None,
         typer.Option(help="A folder for all that the processes of each cell wrote down."),
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Run nothing: make docs/reliability.md anew.")
+    ] = False,
 ) -> None:
     """Let every fault happen to every broker, under load, and count what became of messages."""
     console = Console()
+    if again:
+        PAGE.write_text(markdown(read(RESULTS.read_bytes())), encoding="utf-8")
+        return
     chosen = those(broker, ROWS, "--broker")
     columns = those(fault, FAULTS, "--fault")
     if out is None and not broker and not fault:
@@ -169,8 +178,10 @@ def main(
     if out is not None:
         out.write_text(markdown(report), encoding="utf-8")
         console.print(f"Written: {out}", highlight=False)
-        if json_too:
-            out.with_suffix(".json").write_bytes(json(report))
+        results = RESULTS if out.resolve() == PAGE else out.with_suffix(".json")
+        if json_too or results == RESULTS:
+            results.parent.mkdir(exist_ok=True)
+            results.write_bytes(json(report))
     for result, text in report.complaints:
         place = f"{ROWS[result.broker].name} × {FAULTS[result.fault].name}"
         console.print(f"{place}: {text}", style="red", markup=False, highlight=False)

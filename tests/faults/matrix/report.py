@@ -147,6 +147,11 @@ def json(report: Report) -> bytes:
     return msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n"
 
 
+def read(data: bytes) -> Report:
+    """What `json` has told."""
+    return msgspec.json.decode(data, type=Report)
+
+
 def summary_of(result: Result) -> str:
     """A cell in a few words."""
     tally = result.tally

@@ -29,7 +29,7 @@ from tests.faults.matrix.brokers import (
 )
 from tests.faults.matrix.cell import run
 from tests.faults.matrix.faults import FAULTS
-from tests.faults.matrix.report import Report, json, markdown
+from tests.faults.matrix.report import Report, json, markdown, read
 from tests.faults.matrix.result import Result
 from tests.faults.matrix.tally import SECOND, Tally, count, left_over
 from tests.faults.nursery import Nursery
@@ -211,6 +211,14 @@ def test_a_run_in_which_all_held_says_so(ledger: Ledger) -> None:
     assert "1 cells, 1 messages acknowledged, **0 lost**, all queues empty at the end" in text
     assert "| QueueCraft | 1.2.3 |" in text
     assert "2030-01-31" in text
+
+
+def test_the_page_can_be_made_again_from_json(ledger: Ledger) -> None:
+    ledger.published("a", "b")
+    ledger.write("handled", "a")
+    excused = cell(excused="There is no network.", broker="embedded")
+    report = report_of(cell(ledger.count(), seconds=1.25), excused)
+    assert markdown(read(json(report))) == markdown(report)
 
 
 def test_excuses_are_for_faults_that_there_are() -> None:

@@ -10,15 +10,17 @@ from typing import Final
 
 import confluent_kafka
 
-PACKAGES: Final = ("queuecraft", "apsw", "pamqp", "hiredis", "confluent-kafka", "msgspec")
+from tests.checkout import commit
+
+PACKAGES: Final = ("apsw", "pamqp", "hiredis", "confluent-kafka", "msgspec")
 
 
 def ours() -> Mapping[str, str]:
-    """Of everything but the brokers."""
-    names = {"queuecraft": "QueueCraft"}
-    told = {names.get(each, each): version(each) for each in PACKAGES}
+    """Of everything but the brokers; ask before the run, during which a commit may be made."""
     return {
-        **told,
+        "QueueCraft": version("queuecraft"),
+        "Commit": commit(),
+        **{each: version(each) for each in PACKAGES},
         "librdkafka": str(confluent_kafka.libversion()[0]),
         "Python": platform.python_version(),
         "Linux": platform.release(),

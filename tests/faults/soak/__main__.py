@@ -19,10 +19,12 @@ from tests.faults.matrix.brokers import ROWS, Row
 from tests.faults.matrix.versions import ours
 from tests.faults.nursery import Nursery
 from tests.faults.soak.course import Outcome, soak
-from tests.faults.soak.page import page
+from tests.faults.soak.page import Run, page, read
+from tests.faults.soak.page import json as told
 from tests.test_house import ROOT
 
 PAGE = ROOT / "docs" / "soak.md"
+RESULTS = ROOT / "tests" / "faults" / "results" / "soak.json"
 MINUTES = 30.0
 WIDE = 120
 
@@ -106,8 +108,14 @@ def main(
     keep: Annotated[
         Path | None, typer.Option(help="A folder for what was written down where it went wrong.")
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Run nothing: make docs/soak.md anew.")
+    ] = False,
 ) -> None:
     """Load, kill, cut and freeze for a long time; nothing may be lost, and nothing may grow."""
+    if again:
+        PAGE.write_text(page(read(RESULTS.read_bytes())), encoding="utf-8")
+        return
     console = Console(stderr=json)
     if not console.is_terminal:  # a log has room for the table
         console.width = WIDE
@@ -125,7 +133,11 @@ def main(
     else:
         console.print(table(outcomes))
     if out is not None:
-        out.write_text(page(outcomes, versions, date, minutes), encoding="utf-8")
+        run = Run(date=date, minutes=minutes, versions=versions, outcomes=outcomes)
+        out.write_text(page(run), encoding="utf-8")
+        if out.resolve() == PAGE:
+            RESULTS.parent.mkdir(exist_ok=True)
+            RESULTS.write_bytes(told(run))
         console.print(f"Written: {out}", highlight=False)
     complaints = [(each.broker, text) for each in outcomes for text in each.complaints]
     for name, text in complaints:

@@ -7,6 +7,8 @@ from datetime import datetime
 from string import Template
 from typing import Final
 
+import msgspec
+
 from tests.faults.matrix.brokers import ROWS
 from tests.faults.matrix.faults import FAULTS
 from tests.faults.matrix.report import table
@@ -46,22 +48,39 @@ Run on $date, for $minutes minutes.
 """)
 
 
-def page(
-    outcomes: Sequence[Outcome], versions: Mapping[str, str], date: datetime, minutes: float
-) -> str:
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """A soak: what came of each broker, and what it was run with."""
+
+    date: datetime
+    minutes: float
+    versions: Mapping[str, str]
+    outcomes: Sequence[Outcome]
+
+
+def json(run: Run) -> bytes:
+    """For programs, and to make the page from again."""
+    return msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n"
+
+
+def read(data: bytes) -> Run:
+    """What `json` has told."""
+    return msgspec.json.decode(data, type=Run)
+
+
+def page(run: Run) -> str:
     """The page."""
     head = ["Broker", "faults", "stored", "lost", "twice", "dead", "waiting", "process"]
     head += ["memory, MiB", "files", "threads"]
     return PAGE.substitute(
-        summary=_summary(outcomes),
+        summary=_summary(run.outcomes),
         troubles=", ".join(FAULTS[key].name.lower() for key in TROUBLES),
-        table=table(head, [row for each in outcomes for row in _rows(each)]),
+        table=table(head, [row for each in run.outcomes for row in _rows(each)]),
         memory=f"{MEMORY:g}",
         files=DESCRIPTORS,
         threads=THREADS,
-        versions=table(["What", "Version"], [list(each) for each in versions.items()]),
-        date=f"{date:%Y-%m-%d}",
-        minutes=f"{minutes:g}",
+        versions=table(["What", "Version"], [list(each) for each in run.versions.items()]),
+        date=f"{run.date:%Y-%m-%d}",
+        minutes=f"{run.minutes:g}",
     )
 
 

@@ -16,7 +16,7 @@ from tests.faults.matrix.brokers import Embedded, RabbitMQQuorum, RedisStream, R
 from tests.faults.matrix.tally import Tally
 from tests.faults.nursery import Nursery
 from tests.faults.soak.course import Outcome, soak
-from tests.faults.soak.page import page
+from tests.faults.soak.page import Run, json, page, read
 from tests.faults.soak.vitals import Growth, Vitals
 
 SECONDS = float(os.environ.get("QUEUECRAFT_SOAK_SECONDS", "120"))
@@ -108,12 +108,13 @@ def outcome(**more: Any) -> Outcome:
     )
 
 
-def told(*outcomes: Outcome) -> str:
-    return page(outcomes, {"SQLite": "3.54"}, datetime(2026, 1, 2, tzinfo=UTC), 30.0)
+def run(*outcomes: Outcome) -> Run:
+    date = datetime(2026, 1, 2, tzinfo=UTC)
+    return Run(date=date, minutes=30.0, versions={"SQLite": "3.54"}, outcomes=outcomes)
 
 
 def test_the_page_shows_each_process_and_says_that_all_is_well() -> None:
-    text = told(outcome())
+    text = page(run(outcome()))
     assert "nothing grew" in text
     assert "| worker | 50.0 → 50.0 | 20 → 20 | 5 → 5 |" in text
     assert "| SQLite | 3.54 |" in text
@@ -121,6 +122,11 @@ def test_the_page_shows_each_process_and_says_that_all_is_well() -> None:
 
 
 def test_the_page_says_what_did_not_hold() -> None:
-    text = told(outcome(memory=90.0))
+    text = page(run(outcome(memory=90.0)))
     assert "**In this run not everything held**" in text
     assert "nothing grew" not in text
+
+
+def test_the_page_can_be_made_again_from_json() -> None:
+    found = run(outcome(), outcome(memory=90.0))
+    assert page(read(json(found))) == page(found)
