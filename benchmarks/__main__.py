@@ -260,7 +260,7 @@ def main(
     console = Console()
     began = monotonic()
     begun = datetime.now(UTC)
-    load = [os.getloadavg()[0]]
+    load, where = [os.getloadavg()[0]], environment(loop.value)
     parts: list[Group | Journeys] = [*groups, *journeys]
 
     def share(number: int) -> float:
@@ -290,7 +290,6 @@ def main(
             outcomes.append(outcome)
             sections.append(section(outcome, part.plan(plan)))
     load.append(os.getloadavg()[0])
-    where = environment(loop.value)
     where |= {"brokers": versions, "load": " and ".join(f"{each:.1f}" for each in load)}
     run = Run(
         at=begun.isoformat(timespec="seconds"),

@@ -180,6 +180,7 @@ def machine(run: Told) -> str:
         f"{told['implementation']} {told['python']}, event loop {told['loop']}",
         f"- Brokers, on the same machine over loopback: {brokers}" if brokers else "",
         f"- Packages: {packages}",
+        f"- Commit: {told['commit']}" if told.get("commit") else "",
         f"- Load of the machine when the run began and when it ended: {told['load']}"
         if told.get("load")
         else "",

@@ -18,6 +18,7 @@ from benchmarks.harness import Group, Plan, Results, Series, Skipped, Verdict, f
 from benchmarks.pairs.entries import OURS
 from benchmarks.results import Row, Section
 from benchmarks.words import WORDS, Words
+from tests.checkout import commit
 
 PACKAGES = (
     "queuecraft",
@@ -82,7 +83,8 @@ class Outcome:
 
 
 def environment(loop: str) -> dict[str, Any]:
-    """Where the figures come from; without it they mean little."""
+    """Where the figures come from; without it they mean little. Ask before the run, during which a
+    commit may be made."""
     packages: dict[str, str | None] = {}
     for name in PACKAGES:
         try:
@@ -96,6 +98,7 @@ def environment(loop: str) -> dict[str, Any]:
         "machine": platform.machine(),
         "cpus": os.cpu_count(),
         "loop": loop,
+        "commit": commit(),
         "packages": packages,
     }
 

@@ -106,7 +106,7 @@ def main(
     brokers = chosen(broker, BROKERS, "--broker")
     amount = QUICK if quick else FULL
     began, begun = monotonic(), datetime.now(UTC)
-    load = [os.getloadavg()[0]]
+    load, told_of = [os.getloadavg()[0]], environment("asyncio")
     parts = [(one, where) for one in axes for where in brokers]
     curves: list[Curve] = []
     versions: dict[str, str] = {}
@@ -121,7 +121,6 @@ def main(
             name, _, which = version.partition(" ")
             versions[name] = which
     load.append(os.getloadavg()[0])
-    told_of = environment("asyncio")
     told_of |= {"brokers": versions, "load": " and ".join(f"{each:.1f}" for each in load)}
     found = Findings(
         at=begun.isoformat(timespec="seconds"),

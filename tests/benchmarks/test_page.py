@@ -55,6 +55,7 @@ def run(*sections: Section) -> Run:
             "implementation": "CPython",
             "python": "3.11",
             "loop": "asyncio",
+            "commit": "1ccf94a",
             "packages": {"queuecraft": "0.1.0", "celery": None},
             "brokers": {"Redis": "7.0"},
         },
@@ -103,6 +104,10 @@ def test_a_row_says_that_it_is_ahead_how_it_differs_and_what_it_promises_less():
     said = page.remark(found, peer)
 
     assert said == "weaker: loses what it took; **ahead**; what differs: it is in C"
+
+
+def test_the_page_names_the_commit_that_was_measured():
+    assert "- Commit: 1ccf94a\n" in page.document(run())
 
 
 def test_a_peer_that_is_ahead_for_no_known_reason_is_not_passed_over():
