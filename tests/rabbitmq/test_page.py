@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 from urllib.parse import urlsplit
@@ -15,18 +14,17 @@ from queuecraft import QueueCraft
 from queuecraft.testing import Ledger
 from tests.brokers.management import quoted, vhost_of
 from tests.brokers.rabbitmq import RabbitMQ
+from tests.docs.blocks import changed, left_to
 from tests.rabbitmq.place import AT_ONCE, Order, order_placed, running, until_ready
-from tests.test_house import ROOT, blocks_of, run
+from tests.test_house import ROOT, run
 
 PAGE = (ROOT / "docs" / "rabbitmq.md").read_text(encoding="utf-8")
 
 
 def test_the_first_program_runs(rabbitmq_url: str, tmp_path: Path) -> None:
-    block = blocks_of(PAGE)[0]
-    code = block.code.replace("amqp://guest:guest@localhost:5672/", rabbitmq_url)
-    assert code != block.code
-    note = "stop after: charged o-2"
-    status, output = run(replace(block, code=code, note=note), tmp_path)
+    (program,) = left_to(__file__, "docs/rabbitmq.md")
+    here = {"amqp://guest:guest@localhost:5672/": rabbitmq_url}
+    status, output = run(changed(program, here, stop_after="charged o-2"), tmp_path)
     assert (status, output) == (0, "charged o-1\ncharged o-2\n")
 
 

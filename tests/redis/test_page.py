@@ -5,26 +5,24 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from queuecraft.drivers.base import Queue
 from tests.brokers.redis import RedisServer
+from tests.docs.blocks import changed, left_to
 from tests.redis.place import Place, bound, event, received, sent
-from tests.test_house import ROOT, blocks_of, run
+from tests.test_house import ROOT, run
 
 PAGE = (ROOT / "docs" / "redis.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^redis-cli (.+?)(?:\s+#.*)?$", PAGE, re.MULTILINE)
 
 
 def test_the_first_program_runs(redis_url: str, tmp_path: Path) -> None:
-    block = blocks_of(PAGE)[0]
-    code = block.code.replace("redis://localhost:6379/0?mode=list", f"{redis_url}&mode=list")
-    assert code != block.code
-    note = "stop after: charged o-2"
-    status, output = run(replace(block, code=code, note=note), tmp_path)
+    (program,) = left_to(__file__, "docs/redis.md")
+    here = {"redis://localhost:6379/0?mode=list": f"{redis_url}&mode=list"}
+    status, output = run(changed(program, here, stop_after="charged o-2"), tmp_path)
     assert (status, output) == (0, "charged o-1\ncharged o-2\n")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.docs.blocks import changed, left_to
 from tests.pipeline.cluster.daemon import HOME
 from tests.pipeline.cluster.standalone import Cluster, run
 from tests.pipeline.cluster.twins import ingested_here, same_tables, small_lake
@@ -29,24 +30,6 @@ orders = spark.range(20).selectExpr("id as n").repartition(2)
 place = {"connection": "shop", "queue": "billing"}
 orders.write.format("queuecraft").options(**place).mode("append").save()
 print("on", spark.sparkContext.master)
-"""
-
-INGEST: Final = """
-import sys
-
-from queuecraft.pipeline import register
-from queuecraft.pipeline.jobs.ingest import ingest
-from queuecraft.pipeline.lake import Lake
-from queuecraft.pipeline.session import spark_session
-
-spark = spark_session()
-register(spark)
-done = ingest(spark, Lake.at(sys.argv[1]))
-life = spark.read.format("queuecraft").option("lake", sys.argv[1]).load()
-failed = life.where("outcome = 'retried'").select("message_id", "event", "payload")
-place = {"connection": "shop", "queue": "billing"}
-failed.write.format("queuecraft").options(**place).mode("append").save()
-print("rows", done.rows, "sent", failed.count())
 """
 
 
@@ -78,9 +61,10 @@ def test_a_submitted_job_makes_the_tables_that_are_made_here(
     shop(url)
     lake, rows = small_lake(tmp_path / "lake")
     retried = [row["message_id"] for row in rows if row.get("outcome") == "retried"]
-    (tmp_path / "job.py").write_text(INGEST)
-    told = run(SUBMIT, "--master", cluster.url, "job.py", str(lake.root), folder=tmp_path)
-    assert f"rows {len(rows)} sent {len(retried)}" in told.stdout, told.stderr[-4000:]
+    (job,) = left_to(__file__, "docs/spark.md")
+    (tmp_path / "job.py").write_text(changed(job, {"/mnt/lake": str(lake.root)}).code)
+    told = run(SUBMIT, "--master", cluster.url, "job.py", folder=tmp_path)
+    assert told.returncode == 0, told.stderr[-4000:]
     assert sorted(each.id for each in waiting(url, "billing")) == sorted(retried)
     same_tables(lake, ingested_here(spark, tmp_path / "twin"))
 
