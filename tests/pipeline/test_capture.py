@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from queuecraft import NoRetry, QueueCraft, failpoints
@@ -21,6 +23,8 @@ from queuecraft.pipeline.lake import Lake
 from queuecraft.pipeline.replay.ledger import Ledger
 from queuecraft.pipeline.replay.plan import Plan
 from queuecraft.pipeline.replay.question import Question
+from queuecraft.pipeline.replay.table import PLAN
+from queuecraft.pipeline.segments import make_folder
 from queuecraft.testing import FaultyDriver
 from queuecraft.testing.failpoints import failing
 from tests.pipeline.segments import files, ids, rows
@@ -49,10 +53,23 @@ async def publish(qc: QueueCraft, *numbers: int, event: str = "order.placed") ->
         await qc.publish(event, {"n": n}, message_id=f"m-{n}")
 
 
-def plan(lake: Lake, id: str, question: Question | None = None, **about: Any) -> None:
-    """A replay that this lake has planned."""
+def plan(
+    lake: Lake,
+    id: str,
+    *messages: tuple[str, str | None, bytes],
+    question: Question | None = None,
+    **about: Any,
+) -> Ledger:
+    """A replay that this lake has planned: ids, events and payloads."""
     made = Plan(id=id, question=question or Question(), planned_at=datetime.now(UTC), **about)
-    Ledger(lake.replays / id).keep(made)
+    ledger = Ledger(lake.replays / id)
+    if messages:
+        names = ("message_id", "event", "payload")
+        make_folder(ledger.chunk(0))
+        rows = [dict(zip(names, message, strict=True)) for message in messages]
+        pq.write_table(pa.Table.from_pylist(rows, PLAN.arrow), ledger.chunk(0) / "part-0.parquet")
+    ledger.keep(made)
+    return ledger
 
 
 async def ready(qc: QueueCraft, queue: str = "tap") -> list[str]:
@@ -129,7 +146,7 @@ async def test_what_is_captured_can_be_sent_again(qc: QueueCraft, lake: Lake) ->
 async def test_what_this_lake_replayed_is_archived_again_only_if_asked_for(
     qc: QueueCraft, driver: FaultyDriver, lake: Lake, asked: dict[str, Any]
 ) -> None:
-    plan(lake, "r-1")
+    plan(lake, "r-1", ("m-1", None, b"{}"))
     again = Outgoing(b"{}", "m-1", queue="tap", headers={"x-replay-id": "r-1"})
     await driver.send([again])
     await publish(qc, 2)
@@ -151,7 +168,7 @@ async def test_what_this_lake_replayed_is_archived_again_only_if_asked_for(
 async def test_what_only_says_that_it_was_replayed_is_archived(
     qc: QueueCraft, driver: FaultyDriver, lake: Lake, told: HeaderValue
 ) -> None:
-    plan(lake, "r-1")
+    plan(lake, "r-1", ("m-1", None, b"{}"))
     await driver.send([Outgoing(b"{}", "m-1", queue="tap", headers={"x-replay-id": told})])
     assert await capture(qc, "tap", lake, once=True) == Captured(rows=1, segments=1, size=2)
     (row,) = rows(lake)
@@ -171,21 +188,46 @@ async def test_what_only_says_that_it_was_replayed_is_archived(
 async def test_what_a_replay_has_changed_is_in_no_lake_yet(
     qc: QueueCraft, driver: FaultyDriver, lake: Lake, question: Question, about: dict[str, Any]
 ) -> None:
-    plan(lake, "r-1", Question(to="tap", replayed=True))
-    plan(lake, "r-2", question, **about)
+    sent = [(f"m-{n}", None, b"CHANGED") for n in range(4)]
+    plan(lake, "r-1", *sent, question=Question(to="tap", replayed=True))
+    plan(lake, "r-2", *sent, question=question, **about)
     for n, id in enumerate(("r-1", "r-2", "r-1", "r-2")):
-        sent = Outgoing(b"CHANGED", f"m-{n}", queue="tap", headers={"x-replay-id": id})
-        await driver.send([sent])
+        again = Outgoing(b"CHANGED", f"m-{n}", queue="tap", headers={"x-replay-id": id})
+        await driver.send([again])
     captured = await capture(qc, "tap", lake, once=True)
     assert (captured.rows, captured.replayed) == (2, 2)
     told = [(row["message_id"], row["replay_id"], row["payload"]) for row in rows(lake)]
     assert told == [("m-1", "r-2", b"CHANGED"), ("m-3", "r-2", b"CHANGED")]
 
 
+@pytest.mark.parametrize(
+    ("id", "event", "body"),
+    [
+        ("m-1", "order.placed", b"MENDED"),
+        ("m-9", "order.placed", b"{}"),
+        ("m-1", "order.again", b"{}"),
+    ],
+    ids=["payload", "id", "event"],
+)
+async def test_what_was_changed_on_its_way_and_kept_the_header_is_in_no_lake_yet(
+    qc: QueueCraft, driver: FaultyDriver, lake: Lake, id: str, event: str, body: bytes
+) -> None:
+    plan(lake, "r-1", ("m-1", "order.placed", b"{}"), ("m-2", "order.placed", b"{}"))
+    for sent in (("m-1", "order.placed", b"{}"), (id, event, body)):
+        headers: dict[str, HeaderValue] = {"x-replay-id": "r-1"}
+        await driver.send(
+            [Outgoing(sent[2], sent[0], exchange="events", routing_key=sent[1], headers=headers)]
+        )
+    captured = await capture(qc, "tap", lake, once=True)
+    assert (captured.rows, captured.replayed) == (1, 1)
+    told = [(row["message_id"], row["event"], row["payload"]) for row in rows(lake)]
+    assert told == [(id, event, body)]
+
+
 async def test_a_plan_is_read_once_for_all_of_its_messages(
     qc: QueueCraft, driver: FaultyDriver, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan(lake, "r-1")
+    plan(lake, "r-1", *((f"m-{n}", None, b"") for n in range(20)))
     reads: list[Ledger] = []
     read = Ledger.plan
 
@@ -203,10 +245,12 @@ async def test_a_plan_is_read_once_for_all_of_its_messages(
 async def test_what_is_of_a_plan_that_cannot_be_read_is_archived(
     qc: QueueCraft, driver: FaultyDriver, lake: Lake
 ) -> None:
-    plan(lake, "r-1")
-    (lake.replays / "r-1" / "plan.json").write_text("{")
-    await driver.send([Outgoing(b"{}", "m-1", queue="tap", headers={"x-replay-id": "r-1"})])
-    assert (await capture(qc, "tap", lake, once=True)).rows == 1
+    for id, broken in (("r-1", "plan.json"), ("r-2", "plan/chunk=0/part-0.parquet"), ("r-3", "")):
+        ledger = plan(lake, id, *([("m-1", None, b"{}")] if broken else []))
+        if broken:
+            (ledger.folder / broken).write_text("{")
+        await driver.send([Outgoing(b"{}", "m-1", queue="tap", headers={"x-replay-id": id})])
+    assert (await capture(qc, "tap", lake, once=True)).rows == 3
 
 
 async def test_a_replay_whose_plan_is_not_complete_has_sent_nothing(

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from queuecraft.app import QueueCraft
 from queuecraft.clock import Clock
@@ -33,6 +33,9 @@ from queuecraft.pipeline.arrow import require_arrow
 from queuecraft.pipeline.lake import Lake
 from queuecraft.pipeline.segments import new_place, write_segment
 from queuecraft.runtime.connection import Connection
+
+if TYPE_CHECKING:
+    from queuecraft.pipeline.replay.ledger import Content, Ledger
 
 ROWS: Final = 20_000
 SECONDS: Final = 10.0
@@ -275,7 +278,7 @@ class _Run:
         self._rows = rows
         self._seconds = seconds
         self._replayed = replayed
-        self._has_all_of = lru_cache(REPLAYS)(partial(_has_all_of, lake))
+        self._unchanged = lru_cache(REPLAYS)(partial(_unchanged, lake))
         self._stop = stop
         self._progress = progress
 
@@ -358,30 +361,39 @@ class _Run:
         failpoint("capture.after_ack")
 
     def _missing(self, batch: Sequence[Delivery]) -> Sequence[Delivery]:
-        """All but what this lake has sent again as it was. Anyone may write the header: what
-        another lake has sent is not in this one."""
-        if self._replayed:
-            return batch
-        return [each for each in batch if not self._is_here(each)]
-
-    def _is_here(self, delivery: Delivery) -> bool:
-        replay_id = delivery.sent.headers.get(REPLAY_ID)
-        return isinstance(replay_id, str) and self._has_all_of(replay_id)
+        """All but what this lake has sent again as it was. Anyone may write the header, or keep it
+        when he changes the message: what is not in the plan, just so, is not in the lake."""
+        replayed: dict[Ledger, list[Delivery]] = {}
+        for each in () if self._replayed else batch:
+            replay_id = each.sent.headers.get(REPLAY_ID)
+            ledger = self._unchanged(replay_id) if isinstance(replay_id, str) else None
+            if ledger is not None:
+                replayed.setdefault(ledger, []).append(each)
+        here: set[Delivery] = set()
+        for ledger, deliveries in replayed.items():
+            known = ledger.contents({each.sent.id for each in deliveries})
+            here.update(each for each in deliveries if _content(each) in known)
+        return [each for each in batch if each not in here]
 
     def _write(self, batch: Sequence[Delivery]) -> None:
         now = self._clock.now()
         write_segment(self._lake, archived(batch, now), place=new_place("captured", now))
 
 
-def _has_all_of(lake: Lake, replay_id: str) -> bool:
-    """Whether a lake has planned this replay, and has its messages just as they are sent."""
+def _unchanged(lake: Lake, replay_id: str) -> Ledger | None:
+    """A replay that this lake has planned, and whose messages it has just as they are sent."""
     from queuecraft.pipeline.replay.ledger import Ledger
 
     try:
-        plan = Ledger.of(lake, replay_id).plan()
+        ledger = Ledger.of(lake, replay_id)
+        return None if ledger.plan().changed else ledger
     except QueueError:  # none of ours, or one that cannot be read: rather twice than never
-        return False
-    return not plan.changed
+        return None
+
+
+def _content(delivery: Delivery) -> Content:
+    sent = delivery.sent
+    return sent.id, sent.routing_key, sent.body
 
 
 def _check_keeps(traits: Traits, settings: Settings, *, force: bool) -> None:

@@ -6,12 +6,12 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -22,6 +22,9 @@ from queuecraft.pipeline.replay.plan import Plan
 from queuecraft.pipeline.segments import make_folder, sync
 
 T = TypeVar("T")
+
+Content: TypeAlias = tuple[str, str, bytes]
+"""What a message is: its id, event and payload."""
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
@@ -105,6 +108,21 @@ class Ledger:
     def plan(self) -> Plan:
         """What is to be done."""
         return _read(self._plan, Plan)
+
+    def contents(self, ids: Collection[str]) -> set[Content]:
+        """Of the messages with these ids, those that are planned; none if that cannot be read."""
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+
+        try:
+            found = ds.dataset(self.table, format="parquet").to_table(
+                columns=["message_id", "event", "payload"],
+                filter=ds.field("message_id").isin(list(ids)),
+            )
+        except (OSError, pa.ArrowException):
+            return set()
+        columns = (found[name].to_pylist() for name in found.column_names)
+        return {(id, event or "", payload) for id, event, payload in zip(*columns, strict=True)}
 
     def keep(self, plan: Plan) -> None:
         """Say that the plan is complete."""
