@@ -759,6 +759,28 @@ async def test_a_settlement_that_fails_loses_nothing_and_the_worker_goes_on(
     ids=lambda error: type(error).__name__,
 )
 @both
+async def test_what_was_handled_and_cannot_be_acked_is_not_handled_again(
+    error: Any, inline: bool
+) -> None:
+    seen = Ledger()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers").on(number, seen.recording("numbers"))
+        async with running(worker):
+            stage.driver.fail("ack", error)
+            for n in range(3):
+                seen.published(await stage.qc.publish(number, n))
+            await stage.clock.advance(10)
+            await seen.wait_for(numbers=3)
+            await at_rest(stage.driver, "numbers")
+    seen.check()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ConnectionLost("gone"), QueueError("cannot"), RuntimeError("a driver's bug")],
+    ids=lambda error: type(error).__name__,
+)
+@both
 async def test_what_cannot_be_given_back_comes_back_with_another_session(
     error: Any, inline: bool
 ) -> None:

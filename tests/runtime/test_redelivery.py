@@ -83,6 +83,50 @@ async def test_a_run_that_failed_without_its_connection_is_run_again(
 
 
 @both
+@pytest.mark.parametrize("end", ["pause", "stop"])
+async def test_what_waits_for_a_run_is_not_begun_once_nothing_is_to_begin(
+    end: str, inline: bool
+) -> None:
+    seen = Ledger()
+    inside, leave = asyncio.Event(), asyncio.Event()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", concurrency=2)
+
+        @worker.on(number)
+        async def handle(n: int, message: Message) -> None:
+            first = not seen.calls
+            seen.record("numbers", message, failed=first)
+            if first:
+                inside.set()
+                await leave.wait()
+                raise ValueError("no connection, no luck")
+
+        async with running(worker):
+            seen.published(await stage.qc.publish(number, 1))
+            await inside.wait()
+            await stage.driver.drop()
+            await eventually(lambda: worker.in_flight == 1 and held_by(stage.driver) != [])
+            await quiet()
+            stopping = None
+            if end == "pause":
+                worker.pause()
+            else:
+                stopping = asyncio.ensure_future(worker.stop())
+            await quiet()
+            leave.set()
+            await quiet()
+            (info,) = await stage.driver.inspect(["numbers"])
+            assert (info.ready, info.in_flight) == (1, 0)  # for others
+            assert len(seen.calls) == 1
+            if stopping is not None:
+                await stopping
+                await worker.start()
+            worker.resume()
+            await seen.wait_for(numbers=2)
+            await at_rest(stage.driver, "numbers")
+
+
+@both
 async def test_several_losses_during_one_run_still_make_one_run(inline: bool) -> None:
     gate, seen = Gate(), Ledger()
     async with tidy(inline=inline) as stage:

@@ -231,6 +231,54 @@ async def test_what_was_put_off_here_is_not_tried_here_again(inline: bool) -> No
 
 
 @both
+async def test_who_has_no_room_but_for_what_others_are_to_have_goes_on(inline: bool) -> None:
+    tries: list[int] = []
+    async with sharing(inline=inline) as scene:
+        worker = scene.qc.worker("numbers")  # one message at a time
+
+        @worker.on(number)
+        async def handle(n: int) -> None:
+            tries.append(n)
+            if n == 1:
+                raise Postponed(5, "not now")
+
+        async with running(worker):
+            await scene.publish("m-1")
+            await eventually(lambda: tries == [1])
+            await quiet()
+            await scene.driver.ask_for("m-1")
+            await eventually(lambda: scene.others() == ["m-1"])
+            await scene.publish("m-2")
+            await eventually(lambda: tries == [1, 2])
+            await at_rest(scene.driver, "numbers")
+
+
+@both
+async def test_where_all_that_is_held_waits_behind_a_key_it_goes_on_too(inline: bool) -> None:
+    tries: list[int] = []
+    async with sharing(inline=inline) as scene:
+        worker = scene.qc.worker(
+            "numbers", prefetch=2, ordering="key", retry=Retry(initial_delay=5)
+        )
+
+        @worker.on(number)
+        async def handle(n: int) -> None:
+            tries.append(n)
+            if n == 1:
+                raise ValueError("not now")
+
+        await scene.waiting(worker, "m-1", "m-2", key="a")
+        async with running(worker):
+            await eventually(lambda: tries == [1])
+            await quiet()
+            await scene.driver.ask_for("m-1", "m-2")
+            await eventually(lambda: scene.others() == ["m-1", "m-2"])
+            await scene.publish("m-3", key="b")
+            await eventually(lambda: tries == [1, 3])
+            await at_rest(scene.driver, "numbers")
+
+
+@both
 @pytest.mark.parametrize("ordering", ["none", "key"])
 async def test_of_a_batch_each_has_its_own_end(inline: bool, ordering: Ordering) -> None:
     entered, leave = asyncio.Event(), asyncio.Event()

@@ -111,6 +111,7 @@ class Admission:
         if self._counted and not delivery.redeliveries:
             return False  # another message with the same id
         if orphans.wait(delivery, partial(consumer.run_ended, delivery, settler)):
+            consumer.intake.wait_behind(delivery)
             return True
         if orphans.adopt(delivery):
             settler.settle(delivery, Acked(), 1)

@@ -320,14 +320,15 @@ class Consumer:
 
     def run_ended(self, delivery: Delivery, settler: Settler, success: bool) -> None:
         """The run on a lost connection is over, and its message has come again meanwhile."""
-        lanes = self.intake.lanes
-        if settler.void or (lanes is not None and delivery not in lanes):
+        if settler.void or not self.intake.waits_behind(delivery):
             return  # lost or given back itself: the next one will do
         if success and self.orphans.adopt(delivery):
             settler.settle(delivery, Acked(), 1)
             self.intake.leave(delivery)
             _ = self.errands.start(self.flush_now(settler))
             self.intake.nudge()
+        elif self.intake.stopped:
+            self._hand_back(delivery, settler)
         else:
             self.intake.put(delivery)
 
@@ -486,7 +487,8 @@ class Consumer:
         if not settler.void and (
             rest := self.intake.drop(set(deliveries).difference(self._running))
         ):
-            _ = self.errands.start(self.release(settler, rest))
+            self.intake.returning()  # and once it is back, whoever had no room for more is woken
+            _ = self.errands.start(self._return(settler, rest))
 
     def left(self, settler: Settler, deliveries: Sequence[Delivery]) -> None:
         """Others have these by now. What runs goes on, and counts if it comes again here."""

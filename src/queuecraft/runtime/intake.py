@@ -81,6 +81,8 @@ class Intake:
         self._interrupted = False
         # Those that are to come again later, and when; where order is kept, lanes know it too.
         self._waiting: dict[Delivery, tuple[Timer, float]] = {}
+        # Those that came again while they still run here, and have to see how that ends.
+        self._behind: dict[Delivery, None] = {}
         self._since: dict[Delivery, float] = {}  # when those first waited that may wait again
         self._overdue: list[Delivery] = []  # of those, which one that runs alone holds up
         self._not_before: dict[str, float] = {}  # when those are due that were given back
@@ -197,6 +199,14 @@ class Intake:
         if len(self._since) > 2 * self._prefetch:  # most of them are handled by now
             self._since = {each: self._since[each] for each in self._waiting}
 
+    def wait_behind(self, delivery: Delivery) -> None:
+        """Let a delivery that still runs here wait for the end of that run."""
+        self._behind[delivery] = None
+
+    def waits_behind(self, delivery: Delivery) -> bool:
+        """Whether it still does, now that the run has ended: it is not ours any more if not."""
+        return self._behind.pop(delivery, self) is None
+
     def waited(self, delivery: Delivery) -> float:
         """Seconds since a delivery was first let wait; 0 if it never was."""
         now = self._clock.monotonic()
@@ -206,9 +216,13 @@ class Intake:
         """Everything that no handler has begun on. Nothing is received until it is `returned`:
         what is behind it in the queue must not come first."""
         if self.lanes is None:
-            rest = [*self._waiting, *self.buffer]
+            rest = [
+                *self._waiting,
+                *self.buffer,
+            ]  # not what waits behind a run, which may do for it
         else:
             rest = self.lanes.clear(running)
+            self._behind.clear()
         self.buffer.clear()
         self._forget_waiting()
         self.returning()
@@ -218,7 +232,8 @@ class Intake:
         """Those of these that no handler has begun on: nobody will."""
         first: list[Delivery] = []
         if self.lanes is None:
-            rest = [each for each in (*self._waiting, *self.buffer) if each in gone]
+            unbegun = (*self._behind, *self._waiting, *self.buffer)
+            rest = [each for each in unbegun if each in gone]
         else:
             rest, first = self.lanes.drop(gone)
         if rest:
@@ -227,6 +242,8 @@ class Intake:
             self.buffer.extend(stays)
             for timer, _ in (self._waiting.pop(each) for each in rest if each in self._waiting):
                 timer.cancel()
+            for each in rest:
+                self._behind.pop(each, None)
             self._overdue = [each for each in self._overdue if each not in gone]
         for delivery in first:
             self._first_in_lane(delivery)
@@ -267,6 +284,7 @@ class Intake:
         lane of its key, and its redelivery waits behind it."""
         settler.void = True
         self.buffer.clear()
+        self._behind.clear()
         self._forget_waiting()
         if self.lanes is not None:
             self.lanes.clear(running)

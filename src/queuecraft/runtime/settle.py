@@ -173,6 +173,9 @@ class Settler:
             self._owner.handled_elsewhere(acks)
             self._owner.session_lost(self, error)
             return
+        except Exception:  # the session ends, and they come again
+            self._owner.handled_elsewhere(acks)
+            raise
         failpoint("ack.after")
         self.held -= len(acks)
         if stale:
