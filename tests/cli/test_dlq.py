@@ -353,6 +353,23 @@ def test_what_dies_while_it_is_asked_stays(shell: Shell, terminal: Callable[...,
     assert shell.ids("billing.dlq") == ["late-1", "late-2"]
 
 
+@pytest.mark.parametrize("options", [("--error", "money"), ("--newer-than", "1d")], ids=str)
+def test_nothing_takes_the_place_of_what_was_counted(
+    shell: Shell, terminal: Callable[..., Terminal], options: tuple[str, ...]
+) -> None:
+    now = time.time()
+    letters(shell, 3, failed_at=now)
+    asked = terminal("dlq", "delete", "billing", *options)
+    asked.until("Forget 3 dead letters of 'billing' for good?")
+    assert shell.ok("dlq", "redrive", "billing", "--id", "m-0")
+    urgent = changed(dead_letter("urgent", failed_at=now), priority=9)
+    shell.put(urgent, dead_letter("m-0", failed_at=now + 1))
+    asked.type("y\n")
+    code, seen = asked.finish()
+    assert (code, "2 deleted" in seen) == (0, True), seen
+    assert sorted(shell.ids("billing.dlq")) == ["m-0", "urgent"]
+
+
 def test_what_dies_after_none_was_found_stays(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

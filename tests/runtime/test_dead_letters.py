@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from queuecraft import (
 from queuecraft.clock import Clock
 from queuecraft.drivers.base import Delivery, Outgoing, Queue
 from queuecraft.drivers.local.memory import MemoryDriver
+from queuecraft.drivers.local.subscription import MemorySubscription
 from queuecraft.testing import FaultyDriver, Ledger, failing
 from tests.conformance.test_local import PlainDriver
 from tests.runtime.support import (
@@ -1039,6 +1040,33 @@ async def test_no_more_are_forgotten_than_were_asked_for(stage: Stage) -> None:
     assert await ids(stage.driver, "billing.dlq") == [f"m-{n}" for n in range(130, 250)]
     with pytest.raises(ConfigError, match="limit"):
         await stage.qc.dead_letters.delete("billing", limit=0)
+
+
+async def test_each_that_is_forgotten_is_told(stage: Stage) -> None:
+    mixed = [dead_letter("m-1"), dead_letter("m-2", error="bank"), dead_letter("m-3")]
+    await with_dead_letters(stage.qc, stage.driver, *mixed)
+    for dry_run in (True, False):
+        told: list[DeadMessage] = []
+        await stage.qc.dead_letters.delete(
+            "billing", where=Filter(error="money"), dry_run=dry_run, on_chosen=told.append
+        )
+        assert [each.id for each in told] == ["m-1", "m-3"]
+
+
+async def test_what_another_has_by_now_was_not_forgotten(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await with_dead_letters(stage.qc, stage.driver, *letters(3))
+
+    async def ack(_: MemorySubscription, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+        return deliveries[1:]  # as when the lease ended meanwhile
+
+    monkeypatch.setattr(MemorySubscription, "ack", ack)
+    told: list[Redrive] = []
+    result = await stage.qc.dead_letters.delete("billing", on_progress=told.append)
+    assert (result.seen, result.moved, result.kept) == (3, 1, 2)
+    assert result.stopped == "the broker has given 2 to another meanwhile; run it again"
+    assert told[-1] == result
 
 
 @pytest.mark.parametrize("operation", ["delete", "redrive"])

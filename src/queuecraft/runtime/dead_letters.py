@@ -89,14 +89,22 @@ class DeadLetters:
                 await asyncio.sleep(0)
         return found
 
-    async def count(self, queue: str) -> int:
-        """How many dead letters a queue has."""
+    async def count(self, queue: str, *, look: int | None = None) -> int:
+        """How many dead letters a queue has. Where several share a place for them, that takes a
+        look at each; with `look`, only those among the first so many are counted."""
+        _check_above_zero("count", look=look)
         async with self._look(queue) as place:
             total = await place.total()
             if place.owner is None:
                 return total
-            peeked = await place.driver.peek(place.queue, total)
+            reach = total if look is None else min(total, look)
+            peeked = await place.driver.peek(place.queue, reach)
         return sum(DeadMessage.of(each).queue == place.owner for each in peeked)
+
+    async def depth(self, queue: str) -> int:
+        """How many dead letters there are where those of a queue are, whosever they are."""
+        async with self._look(queue) as place:
+            return await place.total()
 
     async def find(self, queue: str, id: str, *, look: int | None = None) -> DeadMessage | None:
         """One dead letter by its id; None if it is not there, or not among the first `look`. All
@@ -139,18 +147,22 @@ class DeadLetters:
         limit: int | None = None,
         dry_run: bool = False,
         on_progress: Callable[[Redrive], object] | None = None,
+        on_chosen: Callable[[DeadMessage], object] | None = None,
     ) -> Redrive:
         """Forget dead letters for good: all of them or those of a filter, at most `limit`; `moved`
-        says how many. A dry run only counts.
+        says how many. A dry run only counts. `on_chosen` is called with each, before it is
+        forgotten or instead.
 
         The rest stays in its place, in order, and however this is interrupted, nothing else is
-        forgotten. `stopped` says so if the broker gave out no more before all were looked at.
+        forgotten. `stopped` says so if the broker gave out no more before all were looked at, or
+        has given some to another meanwhile.
         """
         _check_above_zero("delete", limit=limit)
         async with self._look(queue) as place:
             total = await place.total()
             now = self._time()
             state = Redrive(total=total, dry_run=dry_run)
+            stale = 0
 
             def choose(batch: Sequence[Delivery]) -> list[Delivery]:
                 nonlocal state
@@ -160,8 +172,11 @@ class DeadLetters:
                     if limit is not None and state.moved + len(chosen) >= limit:
                         break
                     seen += 1
-                    if is_meant(DeadMessage.of(each), place.owner, where, now):
+                    letter = DeadMessage.of(each)
+                    if is_meant(letter, place.owner, where, now):
                         chosen.append(each)
+                        if on_chosen is not None:
+                            on_chosen(letter)
                 state = replace(
                     state,
                     seen=state.seen + seen,
@@ -178,14 +193,19 @@ class DeadLetters:
                 async for batch in sweep.batches():
                     before = state
                     try:
-                        await sweep.forget(choose(batch))
+                        missed = await sweep.forget(choose(batch))
                     except BaseException:
                         state = before
                         raise
+                    stale += missed
+                    state = replace(state, moved=state.moved - missed, kept=state.kept + missed)
                     _tell(on_progress, state)
                     if limit is not None and state.moved >= limit:
                         break
                 state = await judged(state, sweep, place.driver, place.queue)
+                if stale:
+                    stopped = f"the broker has given {stale:,} to another meanwhile; run it again"
+                    state = replace(state, stopped=stopped)
                 if state.stopped is not None:
                     _tell(on_progress, state)
             return state

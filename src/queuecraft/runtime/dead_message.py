@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
 
 from queuecraft.codec.attempts import Attempt, attempts
 from queuecraft.codec.headers import (
@@ -23,6 +24,8 @@ from queuecraft.model.envelope import Delivery
 from queuecraft.model.fingerprint import fingerprint
 from queuecraft.model.routing import topic_matches
 from queuecraft.model.types import HeaderValue
+
+Death: TypeAlias = tuple[str, datetime | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,11 @@ class DeadMessage:
         )
 
     @property
+    def death(self) -> Death:
+        """What tells it from the same message that died at another time."""
+        return self.id, self.failed_at
+
+    @property
     def fingerprint(self) -> str:
         """The group of failures it belongs to."""
         return fingerprint(self.error_type or self.reason, self.error, self.traceback)
@@ -89,6 +97,7 @@ class Filter:
     """Which dead letters are meant; what is left out does not matter.
 
     `error` is found in the error's type or text, `event` is a name or pattern, ages are seconds.
+    `deaths` are ids, each with the time when it failed: what died again since is another.
 
     >>> letter = DeadMessage(id="m-1", queue="billing", event="order.placed", error_type="KeyError")
     >>> Filter(error="key", event="order.*").takes(letter)
@@ -102,6 +111,7 @@ class Filter:
     reason: str | None = None
     fingerprint: str | None = None
     ids: frozenset[str] | None = None
+    deaths: frozenset[Death] | None = None
     older_than: float | None = None
     newer_than: float | None = None
 
@@ -118,6 +128,8 @@ class Filter:
         if self.fingerprint is not None and self.fingerprint != letter.fingerprint:
             return False
         if self.ids is not None and letter.id not in self.ids:
+            return False
+        if self.deaths is not None and letter.death not in self.deaths:
             return False
         if self.older_than is None and self.newer_than is None:
             return True

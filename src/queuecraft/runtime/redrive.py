@@ -106,11 +106,12 @@ class Sweep:
                 del self._left[move.delivery]
         return receipts
 
-    async def forget(self, deliveries: Sequence[Delivery]) -> None:
-        """Take some of them out for good."""
-        await self._subscription.ack(deliveries)
+    async def forget(self, deliveries: Sequence[Delivery]) -> int:
+        """Take some of them out for good; how many were no longer ours, and are still there."""
+        stale = await self._subscription.ack(deliveries)
         for delivery in deliveries:
             del self._left[delivery]
+        return len(stale)
 
     async def __aenter__(self) -> Self:
         return self

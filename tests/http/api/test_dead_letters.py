@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from queuecraft import QueueCraft, Retry
+from queuecraft import DeadLetter, QueueCraft, Retry
+from queuecraft.drivers.base import Delivery
 from queuecraft.drivers.local.memory import MemoryDriver
 from queuecraft.http.api import dead_letters
 from tests.http.site import Site, ended, problem, serving
-from tests.runtime.support import eventually, sparing
+from tests.runtime.support import dead_letter, eventually, sparing
 
 IDS = ["m-0", "m-1", "m-2", "m-3"]
 
@@ -108,6 +109,39 @@ async def test_nobody_can_have_a_whole_queue_of_letters_held_in_memory(look: int
         answer = await site.reader.get("/api/dead-letters/billing.dlq/m-3", params={"look": look})
         assert (answer.status_code, problem(answer)["type"]) == (422, "InvalidRequest")
         assert "look: Input should be less than or equal to 10000" in problem(answer)["message"]
+
+
+async def test_where_letters_share_a_place_no_more_are_held_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dead_letters, "LOOK", 5)
+    peeked: list[int] = []
+    peek = MemoryDriver.peek
+
+    async def counting(driver: MemoryDriver, queue: str, limit: int) -> Sequence[Delivery]:
+        peeked.append(limit)
+        return await peek(driver, queue, limit)
+
+    qc = QueueCraft()
+    names = ("billing", "audit")
+    for name in names:
+        qc.worker(name, dead_letter=DeadLetter(queue="graveyard")).on("order.*", print)
+    async with qc, serving(qc) as site:
+        driver = qc._engine.connection.current
+        assert driver is not None
+        letters = [dead_letter(f"m-{n}", queue=names[n % 2], to="graveyard") for n in range(20)]
+        await driver.send(letters)
+        monkeypatch.setattr(MemoryDriver, "peek", counting)
+        told = (await site.reader.get("/api/dead-letters?queue=billing&look=5&limit=5")).json()
+        assert ([each["id"] for each in told["letters"]], told["total"]) == (
+            ["m-0", "m-2", "m-4"],
+            3,
+        )
+        answer = await site.reader.get("/api/dead-letters/billing/m-18", params={"look": 5})
+        assert (answer.status_code, problem(answer)["type"]) == (404, "NotAmongTheFirst")
+        assert "first 5 of 20" in problem(answer)["message"]
+    assert peeked
+    assert 20 not in peeked
 
 
 async def test_where_one_is_that_is_further_down_than_anybody_looks_here(

@@ -14,7 +14,8 @@ from queuecraft.cli.dlq.choice import Choice, Exact, choosing, opened
 from queuecraft.cli.letters import counted
 from queuecraft.cli.output import AsJson
 from queuecraft.cli.redrives import AtMost, DryRun, carry_out
-from queuecraft.runtime.dead_letters import Filter, Redrive
+from queuecraft.runtime.dead_letters import DeadMessage, Filter, Redrive
+from queuecraft.runtime.dead_message import Death
 
 
 @choosing
@@ -40,12 +41,21 @@ def delete(
             param_hint="--group",
         )
 
+    chosen: set[Death] = set()
+
+    def choose(letter: DeadMessage) -> None:
+        chosen.add(letter.death)
+
     async def count() -> tuple[Filter | None, Redrive]:
         async with opened(queue, url, exact=exact) as (_, engine):
             where = await choice.among(engine, queue)
-            return where, await engine.delete(queue, where=where, limit=limit, dry_run=True)
+            return where, await engine.delete(
+                queue, where=where, limit=limit, dry_run=True, on_chosen=choose
+            )
 
     where, plan = run(count())
+    # Only what was counted: others die while one is asked, and what is meant by age may change.
+    where = replace(where or Filter(), deaths=frozenset(chosen), older_than=None, newer_than=None)
     if plan.moved and not dry_run:
         confirm(f"forget {counted(plan.moved)} of {queue!r} for good", yes=yes)
 
@@ -53,7 +63,6 @@ def delete(
         if dry_run or not plan.moved:
             return replace(plan, dry_run=dry_run)
         async with opened(queue, url, exact=exact) as (_, engine):
-            # No more than was said: others may have died since. The oldest come first.
             return await engine.delete(queue, where=where, limit=plan.moved, on_progress=note)
 
     carry_out(

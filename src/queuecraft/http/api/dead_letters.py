@@ -44,7 +44,8 @@ class LetterLine(MessageLine):
 
 
 class LetterList(Told):
-    """Dead letters, the oldest first, of `looked_at` that were looked at and `total` there are."""
+    """Dead letters, the oldest first, of `looked_at` that were looked at and `total` there are.
+    Where several queues share a place for them, `total` is of the first 10,000 in it."""
 
     letters: list[LetterLine]
     looked_at: int
@@ -52,7 +53,8 @@ class LetterList(Told):
 
 
 class GroupList(Told):
-    """What failed alike, of `looked_at` dead letters that were looked at and `total` there are."""
+    """What failed alike, of `looked_at` dead letters that were looked at and `total` there are.
+    Where several queues share a place for them, `total` is of the first 10,000 in it."""
 
     groups: list[GroupLine]
     looked_at: int
@@ -193,7 +195,7 @@ class DeadLetterPages:
         whole = self._desk.whole(request)
         async with in_time():
             await self._desk.qc.admin.inspect(queue)
-            total = await engine.count(queue)
+            total = await engine.count(queue, look=LOOK)
             letters = await engine.list(queue, where=where, limit=limit, look=look)
         return LetterList(
             letters=[LetterLine(**self._line(each, whole)) for each in letters],
@@ -217,7 +219,7 @@ class DeadLetterPages:
         engine = self._desk.qc.dead_letters
         async with in_time():
             await self._desk.qc.admin.inspect(queue)
-            total = await engine.count(queue)
+            total = await engine.count(queue, look=LOOK)
             if total and not own:
                 own = await engine.groups(queue)
         return GroupList(
@@ -240,7 +242,7 @@ class DeadLetterPages:
         async with in_time():
             await self._desk.qc.admin.inspect(queue)
             letter = await engine.find(queue, id, look=look)
-            total = await engine.count(queue) if letter is None else 0
+            total = await engine.depth(queue) if letter is None else 0
         if total > look:
             raise Refusal(
                 404,
@@ -319,7 +321,7 @@ class DeadLetterPages:
         overview = await desk.lookout.overview()
         async with in_time():
             await desk.qc.admin.inspect(queue)
-            await desk.qc.dead_letters.count(queue)  # refuses a queue that has no place for them
+            await desk.qc.dead_letters.depth(queue)  # refuses a queue that has no place for them
         job = Job(
             kind=kind,
             queue=desk.dead_letter_queue(queue, overview) or queue,
