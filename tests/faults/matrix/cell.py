@@ -31,6 +31,7 @@ from tests.proxy import Proxy
 
 LONGEST: Final = 60.0  # seconds
 HEARTBEAT: Final = 2.0
+WORKERS: Final = ({"concurrency": 4, "prefetch": 8}, {"concurrency": 2, "prefetch": 20})
 SOME: Final = 20  # messages that show that work goes on
 TOLD: Final = 1500  # characters of a failure
 WAITING: Final = "waiting"  # a file with what was hoped for last
@@ -162,7 +163,7 @@ class Cell:
         # The first delay makes the queues that retries wait in.
         await self.scene.publish(Job("delayed"), delay=0.05)
         await self.scene.look_away()
-        self.workers += [self.worker(), self.worker(concurrency=2, prefetch=20)]
+        self.workers += [self.worker(**each) for each in WORKERS]
         self.publishers += [
             self.publisher(pace=0.08),
             self.publisher(pace=0.16, batch=5, in_flight=2),

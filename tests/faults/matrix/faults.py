@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ROUNDS: Final = 3
 HELD: Final = 6.0  # seconds that a fault lasts which has a beginning and an end
 OUTAGE: Final = 2.0
+IMPATIENT: Final = 2.0  # seconds a publisher waits for a broker whose disk is full; 30 by default
 LATENCY: Final = 0.1
 BANDWIDTH: Final = 64 * 1024
 GUESTS: Final = 6
@@ -215,10 +216,11 @@ FAULTS: Final[Mapping[str, Fault]] = {
             name="Disk full",
             what=f"The disk has no byte left for {HELD:g} seconds, then there is room again; a "
             "server that gave up is started again. On RabbitMQ its free-disk alarm is raised "
-            "instead, which is what it does before the disk is full.",
+            "instead, which is what it does before the disk is full. "
+            f"Publishers have `publish_timeout={IMPATIENT:g}` (30 by default).",
             act=fill_disk,
             disk=True,
-            publishing={"timeout": 2.0},
+            publishing={"timeout": IMPATIENT},
         ),
         Fault(
             key="shutdown",

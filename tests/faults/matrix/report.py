@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from tests.faults.matrix.brokers import ROWS, SESSION
-from tests.faults.matrix.cell import HEARTBEAT
+from tests.faults.matrix.cell import HEARTBEAT, WORKERS
 from tests.faults.matrix.faults import FAULTS
 from tests.faults.matrix.result import Result
 
@@ -73,7 +73,8 @@ every time and becomes a dead letter. The fault comes in the middle, and publish
 at least $messages messages are acknowledged. Then the queue is drained, the handlers are mended, \
 and the dead letters are sent back and handled too: so "handled" includes them.
 
-Settings are the defaults, but for `heartbeat=$heartbeat` (30 by default), `reconnect_delay=0.05` \
+One of the two workers has $workers (1 by default, and as many as `concurrency`). Settings are \
+the defaults otherwise, but for `heartbeat=$heartbeat` (30 by default), `reconnect_delay=0.05` \
 (1), on Kafka `session_timeout=$session` (10), and retries after 0.02 seconds, so that a cell \
 takes seconds; and `max_redeliveries=1000` (20) outside the crash loop. With the defaults, a \
 network that swallows everything is noticed later, and so is a worker of Kafka that died. Redis \
@@ -126,6 +127,9 @@ def markdown(report: Report) -> str:
         matrix=_matrix(report.results, notes),
         footnotes=footnotes and f"–: does not apply, or was not run:\n\n{footnotes}",
         faults="\n".join(f"- **{fault.name}.** {fault.what}" for fault in FAULTS.values()),
+        workers=", the other ".join(
+            ", ".join(f"`{name}={value}`" for name, value in each.items()) for each in WORKERS
+        ),
         messages=report.messages,
         heartbeat=f"{HEARTBEAT:g}",
         session=f"{SESSION:g}",

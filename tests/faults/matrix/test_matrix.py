@@ -27,7 +27,7 @@ from tests.faults.matrix.brokers import (
     RedisStream,
     Row,
 )
-from tests.faults.matrix.cell import run
+from tests.faults.matrix.cell import WORKERS, run
 from tests.faults.matrix.faults import FAULTS
 from tests.faults.matrix.report import Report, json, markdown, read
 from tests.faults.matrix.result import Result
@@ -211,6 +211,13 @@ def test_a_run_in_which_all_held_says_so(ledger: Ledger) -> None:
     assert "1 cells, 1 messages acknowledged, **0 lost**, all queues empty at the end" in text
     assert "| QueueCraft | 1.2.3 |" in text
     assert "2030-01-31" in text
+
+
+def test_the_page_names_what_its_workers_have_that_is_no_default() -> None:
+    text = markdown(report_of())
+    for each in WORKERS:
+        for name, value in each.items():
+            assert f"`{name}={value}`" in text
 
 
 def test_the_page_can_be_made_again_from_json(ledger: Ledger) -> None:
