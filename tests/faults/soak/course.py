@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ import msgspec
 
 from tests.faults import page
 from tests.faults.matrix.brokers import Row
-from tests.faults.matrix.cell import Cell
+from tests.faults.matrix.cell import WORKERS, Cell
 from tests.faults.matrix.faults import Fault
 from tests.faults.matrix.tally import Tally, count
 from tests.faults.nursery import Nursery
@@ -30,8 +31,17 @@ FROZEN: Final = 1.0
 HIGH: Final = 1_000  # messages that wait, from which on publishers wait too
 LOW: Final = 200  # until there are so few: what grows is to be a leak, and not what was fetched
 PATIENCE: Final = 60.0  # seconds without a message handled until the rest counts as stuck
+PUBLISHERS: Final = ({"pace": 0.4}, {"pace": 0.8, "batch": 5})  # that may be killed
 
-Trouble = Callable[[Cell], Awaitable[None]]
+
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """A small form of a fault of the matrix."""
+
+    name: str
+    what: str
+    """What is done, in a sentence for the reader of the page."""
+    act: Callable[[Cell], Awaitable[None]]
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,12 +106,37 @@ async def have_a_guest(cell: Cell) -> None:
 
 
 TROUBLES: Final[Mapping[str, Trouble]] = {
-    "worker-killed": kill_a_worker,
-    "cut": cut,
-    "publisher-killed": kill_a_publisher,
-    "rebalance": have_a_guest,
-    "broker-frozen": freeze,
-    "broker-killed": kill_the_broker,
+    "worker-killed": Trouble(
+        name="Worker killed",
+        what=f"One worker of {len(WORKERS) + 1} is killed with `kill -9` and replaced.",
+        act=kill_a_worker,
+    ),
+    "cut": Trouble(
+        name="Connection cut",
+        what="All connections are cut once, by a reset.",
+        act=cut,
+    ),
+    "publisher-killed": Trouble(
+        name="Publisher killed",
+        what=f"One publisher of {len(PUBLISHERS) + 1} is killed with `kill -9` and replaced.",
+        act=kill_a_publisher,
+    ),
+    "rebalance": Trouble(
+        name="Guest",
+        what="One more worker joins, and leaves once it is ready. On Kafka it moves partitions.",
+        act=have_a_guest,
+    ),
+    "broker-frozen": Trouble(
+        name="Broker frozen",
+        what=f"For {FROZEN:g} s the broker stands still (`SIGSTOP`): connections stay open and "
+        "nothing answers.",
+        act=freeze,
+    ),
+    "broker-killed": Trouble(
+        name="Broker killed",
+        what="The broker is killed with `kill -9` and started again on the data it has.",
+        act=kill_the_broker,
+    ),
 }
 """By the faults they are the small form of; a broker that is excused from one is spared it."""
 
@@ -144,8 +179,8 @@ async def _soak(
         try:
             await scene.declare()
             await scene.look_away()
-            cell.workers += [cell.worker(), cell.worker(concurrency=2, prefetch=20)]
-            cell.publishers += [cell.publisher(pace=0.4), cell.publisher(pace=0.8, batch=5)]
+            cell.workers += [cell.worker(**each) for each in WORKERS]
+            cell.publishers += [cell.publisher(**each) for each in PUBLISHERS]
             observed = {
                 "publisher": cell.publisher(pace=0.1),
                 "worker": cell.worker(prefetch=20),
@@ -230,7 +265,7 @@ async def _live(
                 break
             await asyncio.sleep(BEAT)
             if key not in cell.row.excuses:
-                await trouble(cell)
+                await trouble.act(cell)
                 await cell.goes_on()
                 troubles += 1
     finally:

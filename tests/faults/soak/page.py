@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from string import Template
@@ -10,9 +11,8 @@ from typing import Final
 import msgspec
 
 from tests.faults.matrix.brokers import ROWS
-from tests.faults.matrix.faults import FAULTS
 from tests.faults.matrix.report import table
-from tests.faults.soak.course import TROUBLES, Outcome
+from tests.faults.soak.course import BEAT, HIGH, LOW, TROUBLES, Outcome
 from tests.faults.soak.vitals import DESCRIPTORS, MEMORY, THREADS
 
 PAGE: Final = Template("""\
@@ -28,13 +28,17 @@ python -m tests.faults.soak --minutes 10 --broker kafka
 
 $summary
 
-Publishers and workers are real processes. In turn, and without a pause in the load: $troubles. A \
-broker is spared what it cannot have. What each fault is, and what is counted, is on the page of \
-[the fault matrix](reliability.md).
+Publishers and workers are real processes. Publishers wait while more than $high messages do, \
+until fewer than $low are left; they are not stopped for a fault. Faults come one after the other, \
+each at least $beat seconds after work has gone on since the last. They are small forms of those \
+on the page of [the fault matrix](reliability.md), which also says what is counted; a broker is \
+spared what it cannot have:
+
+$troubles
 
 $table
 
-- **waiting**: the most messages that waited at any time. Publishers wait while over a thousand do
+- **waiting**: the most messages that waited at any time
 - **dead**: dead letters, all of messages whose handler fails every time
 - **memory, files, threads**: of a publisher and of a worker that nobody kills, in the middle \
 third of the time → in the last. The run fails if one grows by more than $memory MiB, \
@@ -73,7 +77,10 @@ def page(run: Run) -> str:
     head += ["memory, MiB", "files", "threads"]
     return PAGE.substitute(
         summary=_summary(run.outcomes),
-        troubles=", ".join(FAULTS[key].name.lower() for key in TROUBLES),
+        high=f"{HIGH:,}",
+        low=LOW,
+        beat=f"{BEAT:g}",
+        troubles="\n".join(f"- **{each.name}.** {each.what}" for each in TROUBLES.values()),
         table=table(head, [row for each in run.outcomes for row in _rows(each)]),
         memory=f"{MEMORY:g}",
         files=DESCRIPTORS,
@@ -96,7 +103,17 @@ def _summary(outcomes: Sequence[Outcome]) -> str:
     ]
     if wrong:
         return "\n".join([f"**In this run not everything held**: {counts}.", "", *wrong])
-    return f"In this run: {counts}, all queues empty at the end, nothing grew."
+    return f"In this run: {counts}, all queues empty at the end, {_growth(outcomes)}."
+
+
+def _growth(outcomes: Sequence[Outcome]) -> str:
+    """By how much, at the most; rounded up, so that it is true."""
+    grown = [one for each in outcomes for one in each.growth]
+    memory = max([0.0, *(one.after.memory - one.before.memory for one in grown)])
+    files = max([0, *(one.after.descriptors - one.before.descriptors for one in grown)])
+    threads = max([0, *(one.after.threads - one.before.threads for one in grown)])
+    up = math.ceil(round(10 * memory, 2)) / 10
+    return f"no process grew by more than {up:.1f} MiB, {files} files or {threads} threads"
 
 
 def _rows(outcome: Outcome) -> list[list[str]]:

@@ -13,9 +13,10 @@ import pytest
 
 from tests.faults.matrix.__main__ import children
 from tests.faults.matrix.brokers import Embedded, RabbitMQQuorum, RedisStream, Row
+from tests.faults.matrix.faults import FAULTS
 from tests.faults.matrix.tally import Tally
 from tests.faults.nursery import Nursery
-from tests.faults.soak.course import Outcome, soak
+from tests.faults.soak.course import TROUBLES, Outcome, soak
 from tests.faults.soak.page import Run, json, page, read
 from tests.faults.soak.vitals import Growth, Vitals
 
@@ -113,18 +114,39 @@ def run(*outcomes: Outcome) -> Run:
     return Run(date=date, minutes=30.0, versions={"SQLite": "3.54"}, outcomes=outcomes)
 
 
-def test_the_page_shows_each_process_and_says_that_all_is_well() -> None:
+def test_the_page_shows_each_process() -> None:
     text = page(run(outcome()))
-    assert "nothing grew" in text
     assert "| worker | 50.0 → 50.0 | 20 → 20 | 5 → 5 |" in text
     assert "| SQLite | 3.54 |" in text
     assert "Run on 2026-01-02, for 30 minutes." in text
 
 
+@pytest.mark.parametrize(
+    ("memory", "told"), [(49.0, "0.0"), (50.0, "0.0"), (50.3, "0.3"), (50.32, "0.4"), (51.1, "1.1")]
+)
+def test_the_page_says_by_how_much_a_process_grew_at_the_most(memory: float, told: str) -> None:
+    text = page(run(outcome(memory=memory), outcome(descriptors=19, threads=6)))
+    assert f"no process grew by more than {told} MiB, 0 files or 1 threads." in text
+    assert "nothing grew" not in text
+
+
+def test_the_page_says_of_each_trouble_what_it_is_here() -> None:
+    text = page(run(outcome()))
+    for each in TROUBLES.values():
+        assert f"\n- **{each.name}.** {each.what}\n" in text
+    assert len({each.what for each in TROUBLES.values()}) == len(TROUBLES)
+    assert TROUBLES.keys() <= FAULTS.keys()
+
+
+def test_the_page_says_that_publishers_wait() -> None:
+    text = page(run(outcome()))
+    assert "Publishers wait while more than 1,000 messages do, until fewer than 200 are" in text
+
+
 def test_the_page_says_what_did_not_hold() -> None:
     text = page(run(outcome(memory=90.0)))
     assert "**In this run not everything held**" in text
-    assert "nothing grew" not in text
+    assert "no process grew" not in text
 
 
 def test_the_page_can_be_made_again_from_json() -> None:
