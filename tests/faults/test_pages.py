@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.brokers.fixtures import NOT_TESTED
+from tests.brokers.fixtures import do_without
 from tests.faults.matrix import __main__ as matrix
 from tests.faults.matrix import report
 from tests.faults.soak import __main__ as soak
 from tests.faults.soak import page
+from tests.test_house import ROOT
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,6 @@ def test_a_page_is_what_its_results_say(
     path: Path, results: Path, made: Callable[[bytes], str], command: str
 ) -> None:
     if not results.exists():
-        pytest.skip(f"{NOT_TESTED}{path.name}: its next run keeps the results: {command}")
+        do_without(f"{path.name}: there is no {results.relative_to(ROOT)}; write it: {command}")
     told = path.read_text(encoding="utf-8")
     assert told == made(results.read_bytes()), f"run {command} --again"
