@@ -69,8 +69,9 @@ check: $(DEV) ## lint, formatting, types, layers
 .layers:
 	$(BIN)/lint-imports
 
-bench: $(BENCH) ## compare our speed with other libraries: docs/benchmarks.md
+bench: $(BENCH) ## compare our speed with other libraries: docs/benchmarks.md; test the programs of theirs
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m pytest tests/benchmarks tests/docs/test_migrating.py
 
 scaling: $(DEV) ## what a message costs as things grow: docs/scaling.md
 	$(BIN)/python -m benchmarks.scaling

@@ -18,6 +18,7 @@ import pytest
 from queuecraft import QueueCraft
 from queuecraft.admin import PeekedMessage
 from queuecraft.testing import Ledger
+from tests.brokers.fixtures import PEER_MISSING
 from tests.brokers.process import Process, usual_environment
 from tests.brokers.rabbitmq import RabbitMQ
 from tests.docs.blocks import changed, left_to
@@ -29,7 +30,7 @@ PLACED = [{"id": "o-1", "total": 9.5}, {"id": "o-2", "total": 5.0}]
 
 
 def needs(peer: str) -> pytest.MarkDecorator:
-    reason = f"PEER MISSING: {peer} is not installed, and its programs are not run"
+    reason = f"{PEER_MISSING}{peer} is not installed, and its programs are not run: make bench"
     return pytest.mark.skipif(find_spec(peer.lower()) is None, reason=reason)
 
 
