@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from benchmarks.pairs.entries import BARE, FETCHED, NO_LOOP, OURS, TAKEN
 
 ONE, HUNDRED = "publish, one at a time", "publish, 100 in flight"
+BY_TOPIC = "publish by topic, 100 in flight"
 PIPELINED = "publish, pipelines of 500"
 
 
@@ -90,7 +91,7 @@ WORDS: dict[tuple[str, str], Words] = {
     ("rabbitmq-publish", OURS): Words(setting=f"{CONFIRMED}; by topic as events, else by queue"),
     ("rabbitmq-publish", "aiormq"): Words(
         setting=f"{CONFIRMED}; {BARE}",
-        against={f"{HUNDRED}, wait=False": HUNDRED},
+        against={f"{HUNDRED}, wait=False": HUNDRED, f"{BY_TOPIC}, wait=False": BY_TOPIC},
     ),
     ("rabbitmq-publish", "aio-pika"): Words(setting=f"robust connection, {CONFIRMED}; {BARE}"),
     ("rabbitmq-publish", "pika"): Words(

@@ -65,7 +65,7 @@ async def publish(messages: int, *, pace: Pace[Order], wait: bool = True) -> Mea
     return measurement
 
 
-async def publish_by_topic(messages: int) -> Measurement:
+async def publish_by_topic(messages: int, *, wait: bool = True) -> Measurement:
     """Through a topic exchange, as QueueCraft publishes events."""
     payloads = orders(Order, messages)
     with place() as url:
@@ -75,7 +75,7 @@ async def publish_by_topic(messages: int) -> Measurement:
             await channel.exchange_declare("events", exchange_type="topic", durable=True)
             await channel.queue_declare(QUEUE, durable=True)
             await channel.queue_bind(QUEUE, "events", EVENT)
-            publish = publisher(channel, wait=True, exchange="events", routing_key=EVENT)
+            publish = publisher(channel, wait=wait, exchange="events", routing_key=EVENT)
             measurement = await timed(in_flight(publish, payloads), messages)
         finally:
             await connection.close()
@@ -120,6 +120,7 @@ CASES = (
     case("publish, 100 in flight", partial(publish, pace=in_flight)),
     case("publish, 100 in flight, wait=False", partial(publish, pace=in_flight, wait=False)),
     case("publish by topic, 100 in flight", publish_by_topic),
+    case("publish by topic, 100 in flight, wait=False", partial(publish_by_topic, wait=False)),
     case("publish, one at a time", partial(publish, pace=one_at_a_time)),
     case("consume", consume),
     case("consume, wait=False", partial(consume, wait=False)),

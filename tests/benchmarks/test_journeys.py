@@ -13,6 +13,7 @@ from benchmarks.journeys import JOURNEYS, Journeys
 from benchmarks.pairs.entries import BY_KEY, ENTRIES, Entry
 from benchmarks.place import Site, in_a_file, of_redis, site, under_a_prefix
 from benchmarks.travel import Amount, begin, fill, travel
+from tests.brokers.fixtures import PEER_MISSING
 from tests.brokers.kafka import Kafka
 from tests.brokers.rabbitmq import RabbitMQ
 from tests.brokers.redis import Redis
@@ -87,7 +88,7 @@ def on(*brokers: str):
     found = []
     for entry in ENTRIES:
         if entry.broker in brokers:
-            reason = f"PEER MISSING: {entry.key} is not measured, {entry.missing} is not installed"
+            reason = f"{PEER_MISSING}{entry.key} is not measured, {entry.missing} is not installed"
             marks = [pytest.mark.skip(reason=reason)] if entry.missing else []
             found.append(pytest.param(entry, id=entry.key, marks=marks))
     return found

@@ -8,12 +8,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from typer.testing import CliRunner
 
 from benchmarks import __main__ as command
-from benchmarks.harness import Case, TimesFaster, run_once
+from benchmarks.harness import Case, run_once
 from benchmarks.kafka import CONSUMING, PUBLISHING, ours
 from benchmarks.kafka.broker import PATIENCE, Place, place, sharing
 from benchmarks.kafka.ours import make_queue, order_placed, verify_depth
 from benchmarks.order import Order, WrongCount, orders
 from queuecraft import QueueCraft
+from tests.brokers.fixtures import PEER_MISSING
 from tests.brokers.installation import Unavailable
 from tests.brokers.kafka import Kafka
 
@@ -28,7 +29,7 @@ def all_cases():
         cases, skipped = half.load()
         found += [pytest.param(each, id=each.key) for each in cases]
         for peer in skipped:
-            reason = f"PEER MISSING: {peer.contender} is not measured, {peer.reason}"
+            reason = f"{PEER_MISSING}{peer.contender} is not measured, {peer.reason}"
             mark = pytest.mark.skip(reason=reason)
             found.append(pytest.param(None, id=f"{half.verb}: {peer.contender}", marks=mark))
     return found
@@ -42,21 +43,6 @@ def test_every_case_on_kafka_handles_all_it_was_sent(each: Case, kafka: Kafka):
 
     assert measurement.messages == 150
     assert measurement.seconds > 0
-
-
-@pytest.mark.parametrize("half", HALVES, ids=lambda half: half.name)
-def test_every_claim_and_reference_names_cases_that_exist(half):
-    cases, skipped = half.load()
-    if skipped:
-        pytest.skip(f"PEER MISSING: {skipped}")
-
-    named = set(half.reference)
-    for claim in half.claims:
-        assert isinstance(claim, TimesFaster)
-        named |= {claim.subject, *claim.peers}
-
-    assert named <= {each.key for each in cases}
-    assert len({each.key for each in cases}) == len(cases)
 
 
 def test_no_case_is_in_both_halves_and_none_in_neither():

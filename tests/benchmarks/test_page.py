@@ -10,7 +10,7 @@ from benchmarks import page
 from benchmarks.__main__ import GROUPS, RESULTS, not_installed, ordered
 from benchmarks.absent import ABSENT, PEERS
 from benchmarks.command import shown
-from benchmarks.harness import Spread
+from benchmarks.harness import CostsAtMost, Spread, TimesFaster
 from benchmarks.pairs.entries import BY_KEY, ENTRIES, OURS
 from benchmarks.report import PLACES
 from benchmarks.results import Claim, Row, Run, Section
@@ -18,6 +18,7 @@ from benchmarks.scaling import page as scaling
 from benchmarks.scaling.__main__ import RESULTS as SCALED
 from benchmarks.scaling.findings import Findings
 from benchmarks.words import WORDS
+from tests.brokers.fixtures import PEER_MISSING
 
 DOCS = Path("docs")
 
@@ -257,6 +258,45 @@ def test_words_are_about_cases_that_exist(name: str):
     for (group, contender), words in WORDS.items():
         if group == name and contender not in absent:
             assert {(contender, case) for case in (*words.against, *words.weaker_in)} <= here
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_every_claim_and_reference_names_cases_that_exist(name: str):
+    cases, skipped = GROUPS[name].load()
+    keys = {case.key for case in cases}
+    assert len(keys) == len(cases)
+
+    named = set(GROUPS[name].reference)
+    for claim in GROUPS[name].claims:
+        assert isinstance(claim, TimesFaster | CostsAtMost)
+        named |= {claim.subject, *against(claim)}
+
+    assert named - keys == {
+        key for key in named if key.startswith(tuple(f"{each.contender}: " for each in skipped))
+    }
+    if skipped:
+        pytest.skip(f"{PEER_MISSING}claims name some that are not installed")
+
+
+def against(claim: TimesFaster | CostsAtMost) -> set[str]:
+    return set(claim.peers) if isinstance(claim, TimesFaster) else {claim.plain}
+
+
+@pytest.mark.parametrize("name", compared())
+def test_a_claim_is_against_every_way_in_which_a_peer_does_the_same(name: str):
+    cases, _ = GROUPS[name].load()
+    ways = {case.key for case in cases}
+    ways |= {  # of those that are not installed
+        f"{contender}: {case}"
+        for (group, contender), words in WORDS.items()
+        if group == name
+        for case in words.against
+    }
+    for claim in GROUPS[name].claims:
+        assert isinstance(claim, TimesFaster | CostsAtMost)
+        for key in against(claim):
+            same = f"{key.partition(', wait=')[0]}, wait="
+            assert {way for way in ways if way.startswith(same)} <= against(claim)
 
 
 @pytest.mark.parametrize("peer", PEERS)

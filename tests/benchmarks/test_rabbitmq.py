@@ -9,13 +9,14 @@ import typer
 from typer.testing import CliRunner
 
 from benchmarks import __main__ as command
-from benchmarks.harness import Case, Measurement, RunFailed, Spread, TimesFaster, run_once
+from benchmarks.harness import Case, Measurement, RunFailed, Spread, run_once
 from benchmarks.order import Order, WrongCount, order_fields, orders
 from benchmarks.rabbitmq import CONSUMING, PUBLISHING, latency, ours
 from benchmarks.rabbitmq.broker import place, sharing, verify_depth
 from benchmarks.rabbitmq.ours import make_queue, order_placed
 from benchmarks.rabbitmq.stretch import IN_FLIGHT, QUEUE, Stretch, in_flight, one_at_a_time
 from queuecraft import QueueCraft
+from tests.brokers.fixtures import PEER_MISSING
 from tests.brokers.installation import Unavailable
 from tests.brokers.rabbitmq import RabbitMQ
 
@@ -28,7 +29,7 @@ def all_cases():
         cases, skipped = half.load()
         found += [pytest.param(each, id=each.key) for each in cases]
         for peer in skipped:
-            reason = f"PEER MISSING: {peer.contender} is not measured, {peer.reason}"
+            reason = f"{PEER_MISSING}{peer.contender} is not measured, {peer.reason}"
             mark = pytest.mark.skip(reason=reason)
             found.append(pytest.param(None, id=f"{half.verb}: {peer.contender}", marks=mark))
     return found
@@ -43,21 +44,6 @@ def test_every_case_on_rabbitmq_handles_all_it_was_sent(each: Case, rabbitmq: Ra
 
     assert measurement.messages == 150
     assert measurement.seconds > 0
-
-
-@pytest.mark.parametrize("half", HALVES, ids=lambda half: half.name)
-def test_every_claim_and_reference_names_cases_that_exist(half):
-    cases, skipped = half.load()
-    if skipped:
-        pytest.skip(f"PEER MISSING: {skipped}")
-
-    named = set(half.reference)
-    for claim in half.claims:
-        assert isinstance(claim, TimesFaster)
-        named |= {claim.subject, *claim.peers}
-
-    assert named <= {each.key for each in cases}
-    assert len({each.key for each in cases}) == len(cases)
 
 
 def test_no_case_is_in_both_halves_and_none_in_neither():
@@ -131,7 +117,7 @@ async def test_every_order_is_published_once_and_so_many_are_in_flight(pace, mos
 @pytest.mark.parametrize("contender", [latency.OURS, latency.THEIRS])
 async def test_the_latency_of_every_order_is_told(rabbitmq: RabbitMQ, contender: str):
     if contender == latency.THEIRS:
-        pytest.importorskip("aio_pika", reason="PEER MISSING: aio-pika is not installed")
+        pytest.importorskip("aio_pika", reason=f"{PEER_MISSING}aio-pika is not installed")
     rabbitmq.start()
     with rabbitmq.vhost() as url:
         taken = await latency.take_turn(contender, url, 100, 1000.0)

@@ -7,13 +7,14 @@ import typer
 from typer.testing import CliRunner
 
 from benchmarks import __main__ as command
-from benchmarks.harness import Case, TimesFaster, run_once
+from benchmarks.harness import Case, run_once
 from benchmarks.order import Order, WrongCount, orders
 from benchmarks.rabbitmq.stretch import QUEUE
 from benchmarks.redis import CONSUMING, PUBLISHING, ours
 from benchmarks.redis.broker import Place, place, sharing
 from benchmarks.redis.ours import make_queue, order_placed, verify_depth
 from queuecraft import QueueCraft
+from tests.brokers.fixtures import PEER_MISSING
 from tests.brokers.installation import Unavailable
 from tests.brokers.redis import Redis, call
 
@@ -26,7 +27,7 @@ def all_cases():
         cases, skipped = half.load()
         found += [pytest.param(each, id=each.key) for each in cases]
         for peer in skipped:
-            reason = f"PEER MISSING: {peer.contender} is not measured, {peer.reason}"
+            reason = f"{PEER_MISSING}{peer.contender} is not measured, {peer.reason}"
             mark = pytest.mark.skip(reason=reason)
             found.append(pytest.param(None, id=f"{half.verb}: {peer.contender}", marks=mark))
     return found
@@ -41,21 +42,6 @@ def test_every_case_on_redis_handles_all_it_was_sent(each: Case, redis: Redis):
 
     assert measurement.messages == 150
     assert measurement.seconds > 0
-
-
-@pytest.mark.parametrize("half", HALVES, ids=lambda half: half.name)
-def test_every_claim_and_reference_names_cases_that_exist(half):
-    cases, skipped = half.load()
-    if skipped:
-        pytest.skip(f"PEER MISSING: {skipped}")
-
-    named = set(half.reference)
-    for claim in half.claims:
-        assert isinstance(claim, TimesFaster)
-        named |= {claim.subject, *claim.peers}
-
-    assert named <= {each.key for each in cases}
-    assert len({each.key for each in cases}) == len(cases)
 
 
 def test_no_case_is_in_both_halves_and_none_in_neither():
