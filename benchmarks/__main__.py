@@ -299,12 +299,7 @@ def main(
         environment=where,
         sections=ordered(sections),
         claims=[
-            Claim(
-                group=each.group.name,
-                sentence=sentence(verdict),
-                holds=verdict.holds,
-                known="" if verdict.holds else verdict.known,
-            )
+            Claim(group=each.group.name, sentence=sentence(verdict), holds=verdict.holds)
             for each in outcomes
             for verdict in each.verdicts
         ],

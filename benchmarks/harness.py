@@ -121,8 +121,6 @@ class Verdict:
     unit: str
     holds: bool | None
     against: str | None
-    known: str = ""
-    """What is known of why it misses."""
 
 
 class Claim(Protocol):
@@ -139,8 +137,6 @@ class TimesFaster:
     subject: str
     peers: Sequence[str]
     times: float
-    known: str = ""
-    """What is known of why, where it misses."""
 
     def judge(self, results: Results) -> Verdict:
         owed = f"at least {self.times:g}×"
@@ -149,7 +145,7 @@ class TimesFaster:
             return Verdict(self.text, owed, None, "×", None, None)
         figure = subject.ratio(peer)
         holds = figure.median >= self.times
-        return Verdict(self.text, owed, figure, "×", holds, peer.case.key, self.known)
+        return Verdict(self.text, owed, figure, "×", holds, peer.case.key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,8 +78,6 @@ class Claim(msgspec.Struct, kw_only=True):
     group: str
     sentence: str
     holds: bool | None
-    known: str = ""
-    """What is known of why, where it misses."""
 
 
 class Run(msgspec.Struct, kw_only=True):

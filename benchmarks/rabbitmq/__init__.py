@@ -28,11 +28,6 @@ BY_TOPIC = "publish by topic, 100 in flight"  # as events
 WAYS = ("", ", wait=False")
 """Of aiormq; claims take the faster."""
 
-BROKER = (
-    "the broker is what is waited for: a loop that only sent prepared frames and counted the "
-    "confirms, measured apart, was no faster than `publish`"
-)
-
 CONTENDERS = (
     Contender("QueueCraft", "benchmarks.rabbitmq.ours", needs=("pamqp",)),
     Contender("aiormq", "benchmarks.rabbitmq.aiormq_client", needs=("aiormq",)),
@@ -77,7 +72,6 @@ PUBLISHING = Half(
             subject=f"QueueCraft: {route}",
             peers=tuple(f"{peer}: {route}{way}" for way in ways),
             times=times,
-            known=BROKER,
         )
         for route in (BY_NAME, BY_TOPIC)
         for peer, times, ways in (("FastStream", 3, ("",)), ("aiormq", 1.7, WAYS))

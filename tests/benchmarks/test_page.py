@@ -152,13 +152,6 @@ def test_the_page_has_a_table_and_a_plot_for_each_section_and_every_claim(tmp_pa
     assert "{" not in text
 
 
-def test_a_claim_that_misses_says_what_is_known_of_why():
-    found = run(section(row(OURS, 1)))
-    found.claims[0].known = "the broker is what is waited for"
-
-    assert "it is fast | **misses**: the broker is what is waited for |" in page.document(found)
-
-
 def test_the_page_and_its_plots_are_what_the_run_has_found(tmp_path):
     pages = page.write(Run.read(RESULTS), tmp_path)
 
