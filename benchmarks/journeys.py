@@ -159,7 +159,7 @@ class Journeys:
                         note=f"Filled for at most {amount.fill_seconds:g} s or with "
                         f"{amount.fill:,} orders, whichever came first, and counted up to 100,000 "
                         f"from the orders that were sent; who sent fewer than {ENOUGH:,} is not "
-                        f"here. Compared is what the {weighed} took, where either took a megabyte "
+                        f"here. Compared is what the {weighed} took, where both took a megabyte "
                         "or more. The broker's figure is what it says that it uses, where it can "
                         "tell; it may give memory back at moments of its own choosing.",
                         rows=rows(weighed, **more, **{SENT: "count"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,7 +46,7 @@ class Section(msgspec.Struct, kw_only=True):
     rounds: int = 0
     note: str = ""
     least: float = 0.0
-    """Figures below it are noise: they are shown and not compared."""
+    """Figures below it are noise: a row that has one is shown, and has no ratio."""
     rows: list[Row] = []
     missing: dict[str, str] = {}
     """Who is not in it, and why."""
@@ -57,19 +58,29 @@ class Section(msgspec.Struct, kw_only=True):
 
     def ratio(self, row: Row) -> Spread | None:
         """A row in ours, round by round: a slow moment of the machine hits both."""
-        if not row.against or (ours := self.ours(row)) is None:
+        pairs = self._pairs(row)
+        if any(min(pair) < self.least for pair in pairs):
             return None
-        pairs = zip(row.figures, ours.figures, strict=False)
-        # Memory may shrink: a ratio to or of that says nothing.
-        ratios = [a / b for a, b in pairs if min(a, b) > 0 and max(a, b) >= self.least]
-        return Spread.of(ratios) if ratios else None
+        return _ratio(pairs)
 
     def ahead(self, row: Row) -> bool:
-        """Whether a peer does better than ours."""
-        ratio = self.ratio(row)
+        """Whether a peer does better than ours; all that is noise counts as much."""
+        least = self.least
+        ratio = _ratio([(max(a, least), max(b, least)) for a, b in self._pairs(row)])
         if ratio is None:
             return False
         return ratio.median > 1 if self.better == "more" else ratio.median < 1
+
+    def _pairs(self, row: Row) -> list[tuple[float, float]]:
+        if not row.against or (ours := self.ours(row)) is None:
+            return []
+        return list(zip(row.figures, ours.figures, strict=False))
+
+
+def _ratio(pairs: Sequence[tuple[float, float]]) -> Spread | None:
+    # Memory may shrink: a ratio to or of that says nothing.
+    ratios = [a / b for a, b in pairs if min(a, b) > 0]
+    return Spread.of(ratios) if ratios else None
 
 
 class Claim(msgspec.Struct, kw_only=True):

@@ -81,12 +81,34 @@ def test_memory_that_shrank_gives_no_ratio():
     assert not found.ahead(peer)
 
 
-def test_figures_that_are_noise_give_no_ratio():
-    small, large = row("Small", 0.2, against="plain"), row("Large", 3.0, against="plain")
-    found = section(row(OURS, 0.1), small, large, better="less", least=1.0)
+@pytest.mark.parametrize(("peer", "ours"), [
+    ([0.2], [0.1]), ([8.7], [0.04]), ([0.2], [3.0]), ([3.0, 0.9], [3.0, 3.0]), ([-5.0], [3.0]),
+])  # fmt: skip
+def test_figures_that_are_noise_give_no_ratio(peer: list[float], ours: list[float]):
+    small = row("Peer", *peer, against="plain")
+    found = section(row(OURS, *ours), small, better="less", least=1.0)
 
     assert found.ratio(small) is None
-    assert found.ratio(large) == Spread(median=30.0, low=30.0, high=30.0)
+    assert "| – | as usual |" in page.table(found)[-1]
+
+
+def test_figures_that_are_no_noise_give_a_ratio():
+    peer = row("Peer", 1.0, 6.0, against="plain")
+    found = section(row(OURS, 2.0, 2.0), peer, better="less", least=1.0)
+
+    assert found.ratio(peer) == Spread(median=1.75, low=0.5, high=3.0)
+
+
+@pytest.mark.parametrize(("peer", "ours", "ahead"), [
+    (0.2, 3.0, True), (0.2, 0.9, False), (8.7, 0.04, False), (-5.0, 3.0, True),
+])  # fmt: skip
+def test_who_stays_in_the_noise_is_ahead_of_who_does_not(peer: float, ours: float, ahead: bool):
+    small = row("Peer", peer, against="plain")
+
+    found = section(row(OURS, ours), small, better="less", least=1.0)
+
+    assert found.ahead(small) is ahead
+    assert ("**ahead**" in page.remark(found, small)) is ahead
 
 
 @pytest.mark.parametrize(("better", "figure", "ahead"), [
