@@ -105,7 +105,8 @@ class Run(msgspec.Struct, kw_only=True):
 
     def renewed(self, later: Run) -> Run:
         """The same, with the tables and claims that were measured again; each says so."""
-        apart = f"Measured after the others, in a run of its own ({later.at}): `{later.command}`."
+        told = ", ".join([later.at, *self._otherwise(later)])
+        apart = f"Measured after the others, in a run of its own ({told}): `{later.command}`."
         new = {(each.broker, each.name): each for each in later.sections}
         sections: list[Section] = []
         for each in self.sections:
@@ -119,6 +120,13 @@ class Run(msgspec.Struct, kw_only=True):
         groups = {each.group for each in later.claims}
         kept = [each for each in self.claims if each.group not in groups]
         return msgspec.structs.replace(self, sections=sections, claims=[*kept, *later.claims])
+
+    def _otherwise(self, later: Run) -> list[str]:
+        """The commit of a later run, and the brokers that it had in another version."""
+        commit, before = later.environment.get("commit"), self.environment.get("brokers", {})
+        brokers = later.environment.get("brokers", {}).items()
+        changed = [f"{name} {now}" for name, now in brokers if before.get(name) != now]
+        return [*([f"commit {commit}"] if commit else []), *changed]
 
     def save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

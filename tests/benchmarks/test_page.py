@@ -217,6 +217,17 @@ def test_tables_that_were_measured_again_take_their_places_and_say_so():
         first.renewed(run(section(name="latency")))
 
 
+def test_a_table_that_was_measured_again_names_its_commit_and_other_versions():
+    first = run(section(row(OURS, 100)), section(row(OURS, 7), name="consume"))
+    again = run(section(row(OURS, 200)))
+    again.environment |= {"commit": "237ab86", "brokers": {"Redis": "7.0", "Kafka": "4.3.1"}}
+
+    text = page.document(first.renewed(again))
+
+    assert f"({again.at}, commit 237ab86, Kafka 4.3.1): `python -m benchmarks`." in text
+    assert "- Commit: 1ccf94a\n" in text
+
+
 def test_the_command_on_the_page_leaves_out_where_its_results_went():
     told = shown(["--quick", "--json", "/tmp/a.json", "--docs=/tmp/docs", "--rounds", "2"])
 
