@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from queuecraft.drivers.base import Move, Queue
+from tests.brokers.redis import RedisServer
 from tests.redis.place import Place, emptied, ids, received, sent, to
 
 
@@ -79,3 +80,21 @@ async def test_an_entry_that_somebody_deleted_is_skipped(place: Place) -> None:
     await consumer.release([one, two])
     await place.call("XDEL", place.key("stream:billing"), one.token)
     assert ids(await received(consumer)) == ["m-2"]
+
+
+async def test_what_is_retained_is_not_read_at_each_look() -> None:
+    with RedisServer() as server:
+        here = Place(f"{server.url}?prefix=retained&retain=5000")
+        driver = await here.driver("stream")
+        await driver.declare(Queue("billing"))
+        consumer = await driver.subscribe(Queue("billing"), prefetch=500)
+        await sent(driver, *(to("billing", f"m-{n}") for n in range(3000)))
+        for _ in range(6):
+            await consumer.ack(await received(consumer, 500))
+        server.call("CONFIG", "RESETSTAT")
+        await sent(driver, to("billing", "last"))
+        assert ids(await received(consumer)) == ["last"]
+        assert await emptied(consumer) == []
+        assert b"cmdstat_lrange" not in server.call("INFO", "commandstats")
+        assert server.call("LLEN", here.key("done:billing")) == 3000
+        await here.close()

@@ -14,6 +14,9 @@ end
 
 -- Give entries back that were passed over, so many at most.
 local function take_up(queue, count)
+  if count <= 0 then
+    return -- as nearly always; to know what is retained costs the whole list of it
+  end
   local key, done = stream(queue), {}
   for _, id in ipairs(redis.call('LRANGE', base .. 'done:' .. queue, 0, -1)) do
     done[id] = true
