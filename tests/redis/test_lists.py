@@ -34,6 +34,23 @@ async def test_at_most_once_forgets_what_is_delivered(place: Place) -> None:
     assert ids(rest) == ["m-5", "m-0", "m-2", "m-4"]
 
 
+async def test_at_most_once_what_the_server_does_not_take_back_is_held_and_goes_back_later(
+    place: Place,
+) -> None:
+    driver = await place.driver(redis_delivery="at-most-once")
+    await driver.declare(Queue("billing"))
+    await sent(driver, *(to("billing", f"m-{n}", priority=n % 2) for n in range(4)))
+    consumer = await driver.subscribe(Queue("billing"), prefetch=5)
+    held = await received(consumer, 4)
+    await place.call("SET", place.key("queue:billing"), "mine")
+    with pytest.raises(QueueError, match="WRONGTYPE"):
+        await consumer.release(held)
+    assert await place.call("EXISTS", place.key("queue.1:billing")) == 0, "all, or none"
+    await place.call("DEL", place.key("queue:billing"))
+    await consumer.release(held)
+    assert ids(await emptied(consumer)) == ["m-1", "m-3", "m-0", "m-2"]
+
+
 async def test_at_most_once_a_killed_process_takes_its_messages_with_it(place: Place) -> None:
     driver = await place.driver()
     await driver.declare(Queue("billing"))

@@ -11,6 +11,7 @@ import pytest
 from queuecraft import QueueCraft, Retry
 from queuecraft.drivers.base import Queue, Rejected
 from queuecraft.drivers.redis import drivers
+from queuecraft.drivers.redis.live import LiveSubscription
 from queuecraft.drivers.target import Target
 from queuecraft.facts import Reconnected
 from queuecraft.model.errors import ConfigError, ConnectionLost, PublishError, QueueError
@@ -67,6 +68,39 @@ async def test_a_server_out_of_memory_rejects_and_workers_empty_it(
     finally:
         small.call("CONFIG", "SET", "maxmemory", "0")
         await place.close()
+
+
+async def test_at_most_once_what_is_released_without_memory_is_not_lost(small: RedisServer) -> None:
+    place = Place(f"{small.url}?prefix=once")
+    driver = await place.driver(redis_delivery="at-most-once")
+    await driver.declare(Queue("billing"))
+    await sent(driver, *(to("billing", f"m-{n}") for n in range(3)))
+    consumer = await driver.subscribe(Queue("billing"), prefetch=5)
+    held = await received(consumer, 3)
+    with out_of_memory(small):
+        await consumer.release(held)
+    (info,) = await driver.inspect(["billing"])
+    assert info.ready == 3
+    assert ids(await received(consumer, 3)) == ["m-0", "m-1", "m-2"]
+    await place.close()
+
+
+async def test_what_was_heard_is_kept_at_the_end_without_memory(small: RedisServer) -> None:
+    place = Place(f"{small.url}?prefix=heard")
+    driver = await place.driver("pubsub")
+    await driver.declare(bound("billing", "order.*"))
+    consumer = await driver.subscribe(Queue("billing"), prefetch=5)
+    assert isinstance(consumer, LiveSubscription)
+    await sent(driver, event("order.placed", "m-1"), event("order.placed", "m-2"))
+
+    async def both_are_heard() -> bool:
+        return len(consumer._heard) == 2
+
+    await eventually(both_are_heard)
+    with out_of_memory(small):
+        await consumer.close()
+    assert ids(await driver.peek("billing", 5)) == ["m-1", "m-2"]
+    await place.close()
 
 
 @pytest.mark.parametrize("mode", ["list", "stream"])

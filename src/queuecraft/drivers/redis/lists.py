@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from queuecraft.drivers.base import Delivery, Move, Receipt, Rejected, Subscription
+from queuecraft.drivers.base import (
+    ConnectionLost,
+    Delivery,
+    Move,
+    Receipt,
+    Rejected,
+    Subscription,
+)
 from queuecraft.drivers.redis import scripts
 from queuecraft.drivers.redis.client import Argument, Script
 from queuecraft.drivers.redis.envelope import decode
 from queuecraft.drivers.redis.refusals import stale
 from queuecraft.drivers.redis.subscription import RedisSubscription
+from queuecraft.model.errors import QueueError
 
 
 class ListSubscription(RedisSubscription):
@@ -74,11 +82,9 @@ class ForgetfulSubscription(ListSubscription):
         await self.eval("release", scripts.PUT_BACK, arguments)
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
-        ours = [each for each in dict.fromkeys(deliveries) if each in self.held]
-        for delivery in ours:  # first: who is cancelled must not put it back twice
-            del self.held[delivery]
+        ours, _ = self._ours(deliveries)
         if ours:
-            await self.give_back(ours)
+            await self._put_back(ours)
             self.look_again()
 
     async def move(self, moves: Sequence[Move]) -> Sequence[Receipt]:
@@ -93,6 +99,17 @@ class ForgetfulSubscription(ListSubscription):
         held = [each for each in self.held if each not in self.unseen]
         try:
             if held and not self.closed and self.client.lost is None:
-                await self.release(held)
+                await self._put_back(held)
         finally:
             await super().close()
+
+    async def _put_back(self, ours: Sequence[Delivery]) -> None:
+        for delivery in ours:  # first: who is cancelled must not put it back twice
+            del self.held[delivery]
+        try:
+            await self.give_back(ours)
+        except ConnectionLost:
+            raise  # it may have been put back
+        except QueueError:
+            self.held.update(dict.fromkeys(ours))  # it was not, and nobody else has it
+            raise

@@ -1,5 +1,10 @@
--- ARGV: queue, then levels and messages in turn, the last first: each goes to the head.
+-- ARGV: queue, then levels and messages in turn, the last first: each goes to the head. All of them,
+-- or none: a key of another type is met before anything is written.
 
+for at = 2, #ARGV, 2 do
+  redis.call('LLEN', list(ARGV[1], ARGV[at]))
+end
+begin() -- nobody else has them
 for at = 2, #ARGV, 2 do
   redis.call('LPUSH', list(ARGV[1], ARGV[at]), ARGV[at + 1])
 end
