@@ -82,8 +82,7 @@ class ForgetfulSubscription(ListSubscription):
         await self.eval("release", scripts.PUT_BACK, arguments)
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
-        ours, _ = self._ours(deliveries)
-        if ours:
+        if ours := await self.withdraw(deliveries):
             await self._put_back(ours)
             self.look_again()
 
@@ -96,10 +95,11 @@ class ForgetfulSubscription(ListSubscription):
         return [answers.pop(m.delivery, Rejected(stale(m.delivery))) for m in moves]
 
     async def close(self) -> None:
-        held = [each for each in self.held if each not in self.unseen]
         try:
-            if held and not self.closed and self.client.lost is None:
-                await self._put_back(held)
+            if self.held and not self.closed and self.client.lost is None:
+                self.unseen = []
+                # Not after a take under way: who is cancelled there would put back nothing.
+                await self._put_back(list(self.held))
         finally:
             await super().close()
 

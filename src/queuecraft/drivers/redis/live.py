@@ -68,13 +68,15 @@ class LiveSubscription(ListSubscription):
         count = await super().settle(kept) if kept else 0
         return count + len(deliveries) - len(kept)
 
-    async def give_back(self, deliveries: Sequence[Delivery]) -> None:
-        kept = [each for each in deliveries if _is_kept(each)]
+    async def release(self, deliveries: Sequence[Delivery]) -> None:
         # As if it had not been handed over: what is not begun when the process ends is not counted.
-        events = [each.token.value for each in deliveries if not _is_kept(each)]
-        self._heard.extendleft(reversed(events))
-        if kept:
-            await super().give_back(kept)
+        events = [each for each in self._ours(deliveries)[0] if not _is_kept(each)]
+        for each in events:
+            del self.held[each]
+        self._heard.extendleft(each.token.value for each in reversed(events))
+        if events:
+            self.look_again()
+        await super().release([each for each in deliveries if _is_kept(each)])
 
     async def move_held(self, targets: dict[Delivery, Outgoing]) -> dict[Delivery, Receipt]:
         kept = {each: to for each, to in targets.items() if _is_kept(each)}

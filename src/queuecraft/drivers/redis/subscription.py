@@ -104,8 +104,7 @@ class RedisSubscription(Subscription):
         return strange
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
-        ours, _ = self._ours(deliveries)
-        if ours:
+        if ours := await self.withdraw(deliveries):
             await self.give_back(ours)
             for delivery in ours:
                 self.held.pop(delivery, None)
@@ -137,7 +136,7 @@ class RedisSubscription(Subscription):
         self.driver.watch.disarm(self._keys, self._changed)
         if self.client.lost is None:
             try:
-                await self._give_back_unseen()
+                await self.release(())
             finally:  # also of one that is cancelled: nobody else would give back what it holds
                 await self.driver.leave(self)
         self.held.clear()
@@ -277,13 +276,14 @@ class RedisSubscription(Subscription):
         """How many more may be taken, at most `limit`."""
         return min(limit, self._prefetch - len(self.held))
 
-    async def _give_back_unseen(self) -> None:
-        """What nobody was given is not held against it."""
+    async def withdraw(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        """Those of them that are held, and what nobody was given: a `receive` that was cancelled
+        has left it, and the next may be far. Together, so that they can go back in order."""
         if self._taking is not None:
             await asyncio.wait([self._taking])
         unseen, self.unseen = self.unseen, []
-        if unseen and self.client.lost is None:
-            await self.give_back(unseen)
+        ours, _ = self._ours([*deliveries, *unseen])
+        return ours
 
     # -- waiting -------------------------------------------------------------------------------
 
