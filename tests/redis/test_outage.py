@@ -152,6 +152,23 @@ async def test_a_close_that_is_given_up_leaves_nobody_behind_at_most_once(place:
         assert info.consumers == 0
 
 
+@MODES
+async def test_a_close_that_is_given_up_before_the_server_knows_how_is_carried_out(
+    place: Place, mode: str
+) -> None:
+    with Proxy.to(place.url) as proxy:
+        driver = await place.driver(mode, url=proxy.url(place.url))
+        await driver.declare(Queue("billing"))
+        await sent(driver, to("billing"))
+        consumer = await driver.subscribe(Queue("billing"), prefetch=4)
+        await received(consumer)
+        await place.call("SCRIPT", "FLUSH")
+        proxy.delay(3600, to="client")
+        await give_up(asyncio.create_task(consumer.close()), proxy)
+        other = await driver.subscribe(Queue("billing"), prefetch=10)
+        assert ids(await received(other)) == ["m-1"]
+
+
 async def give_up(closing: asyncio.Task[None], proxy: Proxy) -> None:
     """Cancel a close that waits for the server, which answers after that."""
     for _ in range(5):

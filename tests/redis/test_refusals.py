@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+import logging
+from collections.abc import AsyncGenerator, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
-from queuecraft import QueueCraft, Retry
+from queuecraft import Message, QueueCraft, Retry
 from queuecraft.drivers.base import Queue, Rejected
-from queuecraft.drivers.redis import drivers
+from queuecraft.drivers.redis import drivers, scripts
 from queuecraft.drivers.redis.live import LiveSubscription
 from queuecraft.drivers.target import Target
 from queuecraft.facts import Reconnected
@@ -35,6 +36,27 @@ def out_of_memory(server: RedisServer) -> Generator[None]:
         yield
     finally:
         server.call("CONFIG", "SET", "maxmemory", "0")
+
+
+@asynccontextmanager
+async def out_of_disk(server: RedisServer) -> AsyncGenerator[None]:
+    """It could not save, and takes no writes until it can."""
+
+    async def has_failed() -> bool:
+        told = await asyncio.to_thread(server.call, "INFO", "persistence")
+        return b"rdb_last_bgsave_status:err" in told
+
+    (server.folder / "dump.rdb").mkdir()
+    server.call("CONFIG", "SET", "save", "3600 1")
+    server.call("BGSAVE")
+    try:
+        await eventually(has_failed)
+        yield
+    finally:
+        (server.folder / "dump.rdb").rmdir()
+        server.call("CONFIG", "SET", "save", "")
+        server.call("SAVE")
+        (server.folder / "dump.rdb").unlink()
 
 
 @pytest.mark.parametrize("mode", ["list", "stream"])
@@ -189,23 +211,112 @@ async def test_a_server_that_cannot_save_rejects(small: RedisServer) -> None:
     place = Place(f"{small.url}?prefix=misconf")
     driver = await place.driver()
     await driver.declare(Queue("billing"))
-    (small.folder / "dump.rdb").mkdir()
-    small.call("CONFIG", "SET", "save", "3600 1")
-    small.call("BGSAVE")
-
-    async def has_failed() -> bool:
-        return b"rdb_last_bgsave_status:err" in await place.call("INFO", "persistence")
-
-    await eventually(has_failed)
-    try:
+    async with out_of_disk(small):
         (receipt,) = await driver.send([to("billing")])
-        assert isinstance(receipt, Rejected)
-        assert "cannot write to its disk" in receipt.error.message
-    finally:
-        (small.folder / "dump.rdb").rmdir()
-        small.call("CONFIG", "SET", "save", "")
-        small.call("BGSAVE")
-        await place.close()
+    assert isinstance(receipt, Rejected)
+    assert "cannot write to its disk" in receipt.error.message
+    await place.close()
+
+
+@pytest.mark.parametrize("mode", ["list", "stream"])
+async def test_what_a_consumer_held_that_could_not_leave_comes_back_when_it_can(
+    small: RedisServer, mode: str
+) -> None:
+    place = Place(f"{small.url}?prefix=leaving-{mode}")
+    driver = await place.driver(mode)
+    await driver.declare(Queue("billing"))
+    await sent(driver, to("billing", "m-0"), to("billing", "m-1"))
+    consumer = await driver.subscribe(Queue("billing"), prefetch=5)
+    held = await received(consumer, 2)
+    async with out_of_disk(small):
+        for deed in (consumer.receive(1, 0), consumer.close()):
+            with pytest.raises(QueueError, match="MISCONF"):
+                await deed
+        await consumer.close()  # nor does it help to ask once more
+    again = await driver.subscribe(Queue("billing"), prefetch=5)
+    got = await received(again, 2)
+    assert [(each.sent.id, each.redeliveries) for each in got] == [("m-0", 1), ("m-1", 1)]
+    assert list(await consumer.ack(held)) == held
+    assert list(await again.ack(got)) == []
+    (info,) = await driver.inspect(["billing"])
+    assert (info.ready, info.in_flight, info.consumers) == (0, 0, 1)
+    await place.close()
+
+
+@pytest.mark.parametrize("mode", ["list", "stream"])
+async def test_what_a_consumer_held_that_could_not_leave_goes_back_with_its_session(
+    small: RedisServer, mode: str
+) -> None:
+    place = Place(f"{small.url}?prefix=ending-{mode}")
+    driver, other = await place.driver(mode), await place.driver(mode)
+    await driver.declare(Queue("billing"))
+    await sent(driver, to("billing"))
+    consumer = await driver.subscribe(Queue("billing"), prefetch=5)
+    await received(consumer)
+    async with out_of_disk(small):
+        with pytest.raises(QueueError, match="MISCONF"):
+            await consumer.close()
+    await driver.close()
+    assert driver._leaving == {}
+    (info,) = await other.inspect(["billing"])
+    assert (info.ready, info.in_flight, info.consumers) == (1, 0, 0)
+    await place.close()
+
+
+@pytest.mark.parametrize("mode", ["list", "stream"])
+async def test_what_a_worker_held_when_the_disk_was_full_is_handled_again(
+    small: RedisServer, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen, begun, go_on = Ledger(), asyncio.Event(), asyncio.Event()
+    qc = QueueCraft(f"{small.url}?prefix=ghost-{mode}&mode={mode}")
+    billing = qc.worker("billing", prefetch=10, concurrency=2)
+
+    @billing.on("order.placed")
+    async def charge(number: int, message: Message[int]) -> None:
+        begun.set()
+        await go_on.wait()
+        seen.record("billing", message)
+        if len(seen.ids()) == 1:  # a success would not be run again
+            raise OSError("no bank")
+
+    async def has_left() -> bool:
+        return "leaving billing" in caplog.text
+
+    async with qc:
+        await billing.start()
+        await qc.publish("order.placed", 0)
+        await begun.wait()
+        with caplog.at_level(logging.DEBUG, "queuecraft"):
+            async with out_of_disk(small):
+                billing.pause()
+                billing.resume()  # and it asks for more
+                await eventually(has_left)
+        go_on.set()
+        await seen.wait_for(billing=2)
+        await billing.stop()
+        info = await qc.admin.inspect("billing")
+    assert len(set(seen.ids())) == 1
+    assert (info.ready, info.in_flight) == (0, 0)
+
+
+async def test_what_cannot_go_back_at_once_goes_back_once(place: Place) -> None:
+    driver = await place.driver()
+    await driver.declare(Queue("billing"))
+    await sent(driver, to("billing", "urgent", priority=5), to("billing", "usual"))
+    consumer = await driver.subscribe(Queue("billing"), prefetch=5)
+    await received(consumer, 2)
+    await place.call("SET", place.key("queue.5:billing"), "mine")
+    with pytest.raises(QueueError, match="WRONGTYPE"):
+        await consumer.close()
+    session = consumer.consumer.rpartition("-")[0]
+    for _ in range(3):
+        with pytest.raises(QueueError, match="WRONGTYPE"):
+            await driver._eval("test", scripts.LEAVE, [session, "billing", consumer.consumer])
+    await place.call("DEL", place.key("queue.5:billing"))
+    again = await driver.subscribe(Queue("billing"), prefetch=5)
+    assert sorted(ids(await received(again, 2))) == ["urgent", "usual"]
+    (info,) = await driver.inspect(["billing"])
+    assert (info.ready, info.in_flight, info.consumers) == (0, 2, 1)
 
 
 async def test_a_replica_is_no_place_for_a_queue(small: RedisServer) -> None:

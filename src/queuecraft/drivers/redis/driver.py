@@ -79,6 +79,7 @@ class RedisDriver(Driver):
         self._joining = asyncio.Lock()
         self._beating: asyncio.Task[None] | None = None
         self._subscriptions: dict[RedisSubscription, None] = {}
+        self._leaving: dict[tuple[str, str, str], None] = {}  # session, queue, consumer
         self._consumers = 0
         self._ended: list[str] = []  # sessions that the server may still know
         self._warned = False
@@ -124,6 +125,7 @@ class RedisDriver(Driver):
             pass  # what we held goes back when the lease ends, or when we are back
         finally:
             self._subscriptions.clear()
+            self._leaving.clear()  # they go with their session
             self._client = self._sending = None
             await self.watch.close()
             if client is not None:
@@ -233,12 +235,17 @@ class RedisDriver(Driver):
         return self._sending
 
     async def leave(self, subscription: RedisSubscription) -> None:
-        """A subscription is closed: what it held is ready again."""
+        """A subscription is closed: what it held is ready again, at once or as soon as the server
+        lets it be. As long as the session lives, nobody else sees to that."""
         if self._subscriptions.pop(subscription, self) is self or self._client is None:
             return
         session = subscription.consumer.rpartition("-")[0]
-        arguments = [session, subscription.queue.name, subscription.consumer]
-        await self._eval("leave", scripts.LEAVE, arguments)
+        leaving = (session, subscription.queue.name, subscription.consumer)
+        try:
+            await self._eval("leave", scripts.LEAVE, leaving)
+        except BaseException:  # also of one that is cancelled: nobody knows what the server did
+            self._leaving[leaving] = None
+            raise
 
     # -- the session ---------------------------------------------------------------------------
 
@@ -256,7 +263,8 @@ class RedisDriver(Driver):
         return session
 
     async def _beat(self, session: Session) -> None:
-        """Say that the loop turns, and bury those whose process is gone."""
+        """Say that the loop turns, bury those whose process is gone, and let those of ours go that
+        could not leave."""
         while True:
             session.turned()
             try:
@@ -265,6 +273,10 @@ class RedisDriver(Driver):
             except QueueError:  # a server that is short of something: another time
                 if self._client is None or self.lost is not None:
                     return
+            for leaving in tuple(self._leaving):
+                with suppress(QueueError):  # another time: who has left can leave again
+                    await self._eval("leave", scripts.LEAVE, leaving)
+                    self._leaving.pop(leaving, None)
             await asyncio.sleep(BEAT)
 
     async def _end_listening(self) -> None:

@@ -55,6 +55,7 @@ local function give_back(queue, consumer)
     for _, each_held in ipairs(held_in_order(consumer)) do
       local id = string.format('%.0f', each_held[1])
       redis.call('LPUSH', list(queue, id:sub(-1)), marked(each_held[2], consumer .. '-' .. id))
+      redis.call('HDEL', key, id) -- one by one: if the next fails, this is tried again
     end
   end
   redis.call('UNLINK', key)
