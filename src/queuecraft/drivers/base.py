@@ -313,7 +313,8 @@ class Subscription(ABC):
     @abstractmethod
     async def release(self, deliveries: Sequence[Delivery]) -> None:
         """Give back, to the head of the queue, in order, without counting a failure or, where
-        the broker allows it, a redelivery."""
+        the broker allows it, a redelivery. With it goes what was taken and not received, also if
+        `deliveries` is empty: nothing may wait here for a `receive` that is long in coming."""
 
     @abstractmethod
     async def send(self, messages: Sequence[Outgoing]) -> Sequence[Receipt]:

@@ -102,7 +102,7 @@ class RabbitSubscription(Subscription):
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
         ours, _ = self._ours(deliveries)
-        if ours and not self._is_ended():
+        if (ours or not deliveries) and not self._is_ended():
             self._channel.check_open()
             for delivery in ours:
                 del self._held[delivery]

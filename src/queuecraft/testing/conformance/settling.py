@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -199,6 +200,31 @@ class SettlingConformance(Suite):
         await consumer.release(held)
         await consumer.close()
         await broker.holds(queue, [])
+
+    async def test_who_gives_back_and_does_not_receive_keeps_nothing_from_others(
+        self, broker: Broker, second_driver: Driver
+    ) -> None:
+        """A worker that pauses: what comes for it meanwhile is for others, that it held nothing is
+        no reason to leave it with it."""
+        broker.needs("competing")
+        broker.needs("partitioned", False)
+        queue = await broker.queue("billing")
+        consumer = await broker.consumer(queue, prefetch=5)
+        await broker.nothing(consumer)
+        receiving = asyncio.ensure_future(consumer.receive(5, 60.0))
+        await asyncio.sleep(0.05)
+        receiving.cancel()
+        await asyncio.wait([receiving])
+        await consumer.release([])
+        sent = await broker.send(queue, 4, key="one")
+        other = await broker.consumer(queue, driver=second_driver)
+        held = await broker.receive(other, 4)
+        assert ids(held) == sent
+        assert [each.redeliveries for each in held] == [0] * 4
+        assert list(await other.ack(held[:3])) == []
+        await other.release(held[3:])
+        await other.close()
+        assert ids(await broker.receive(consumer, 1)) == sent[3:]
 
     async def test_a_release_makes_room(self, broker: Broker) -> None:
         broker.needs("competing")
