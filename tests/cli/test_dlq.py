@@ -15,7 +15,7 @@ from queuecraft.drivers.local.sqlite.driver import SqliteDriver
 from queuecraft.runtime.dead_letters import DeadLetters, Redrive
 from tests.cli.shell import Shell, Terminal
 from tests.cli.test_queues import HOSTILE
-from tests.runtime.support import changed, dead_letter, sparing
+from tests.runtime.support import capping, changed, dead_letter, renaming, sparing
 
 
 def letters(shell: Shell, count: int = 3, **about: Any) -> None:
@@ -387,6 +387,53 @@ def test_what_dies_after_none_was_found_stays(
     result = shell("dlq", "delete", "billing", "--error", "money")
     assert (result.exit_code, "No message was chosen" in result.stdout) == (1, True)
     assert shell.ids("billing.dlq") == ["m-0", "late"]
+
+
+def test_what_came_without_an_id_is_forgotten(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.declare("billing", "order.*")
+    late = dead_letter("foreign-f00", headers={"x-reason": "expired"})
+    shell.put(late, late, dead_letter("m-1"))
+    renaming(monkeypatch, SqliteDriver)
+    out = shell.ok("dlq", "delete", "billing", "--reason", "expired", "--yes")
+    assert "Done: 2 deleted" in out
+    monkeypatch.undo()
+    assert shell.ids("billing.dlq") == ["m-1"]
+
+
+def test_what_nobody_could_look_at_is_not_passed_over_in_silence(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letters(shell, 7)
+    capping(monkeypatch, SqliteDriver, 3)
+    result = shell("dlq", "delete", "billing", "--error", "money", "--yes")
+    assert (result.exit_code, "Done" in result.stdout) == (1, False)
+    assert "Stopped: only 3 of 7 could be looked at." in result.stdout
+    assert "3 deleted; the rest is where it was." in result.stdout
+    result = shell("dlq", "delete", "billing", "--error", "money", "--yes", "--json")
+    told = json.loads(result.stdout)
+    assert (told["deleted"], told["stopped"]) == (3, "only 3 of 4 could be looked at")
+    assert shell("dlq", "delete", "billing", "--error", "money", "--yes").exit_code == 0
+    assert shell.ids("billing.dlq") == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "would"), [("delete", "3 would be deleted"), ("redrive", "3 would move")]
+)
+def test_a_dry_run_says_how_far_it_could_look(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, verb: str, would: str
+) -> None:
+    letters(shell, 7)
+    capping(monkeypatch, SqliteDriver, 3)
+    dry_run = ("dlq", verb, "billing", "--error", "money", "--dry-run")
+    result = shell(*dry_run)
+    assert (result.exit_code, result.stderr) == (1, "note: only 3 of 7 could be looked at\n")
+    assert f"Dry run: {would}, 0 not chosen, nothing was changed." in result.stdout
+    result = shell(*dry_run, "--json")
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["stopped"]) == (1, "only 3 of 7 could be looked at")
+    assert shell(*dry_run, "--limit", "3").exit_code == 0
 
 
 def test_what_would_be_forgotten_is_counted_first(shell: Shell) -> None:

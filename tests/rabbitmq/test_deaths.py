@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queuecraft import Message, NoRetry, Queue, QueueCraft
+from queuecraft import DeadMessage, Filter, Message, NoRetry, Queue, QueueCraft
 from queuecraft.codec.headers import strip_broker_owned
 from queuecraft.drivers.rabbitmq.deaths import retold
 from queuecraft.testing import Ledger
@@ -42,6 +42,31 @@ async def test_what_was_delayed_and_then_expired_tells_its_event_and_nothing_of_
         (letter,) = await qc.dead_letters.list("billing")
     assert (letter.queue, letter.event, letter.reason) == ("billing", "order.placed", "expired")
     assert letter.headers == {}
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+async def test_what_came_without_an_id_and_expired_is_deleted_when_it_was_counted(
+    kind: str, rabbitmq: RabbitMQ, rabbitmq_url: str
+) -> None:
+    path = f"exchanges/{quoted(vhost_of(rabbitmq_url))}/amq.default/publish"
+    foreign = {"properties": {}, "payload": "{}", "payload_encoding": "string"}
+    chosen: list[DeadMessage] = []
+    async with QueueCraft(rabbitmq_url) as qc:
+        arguments = {"x-queue-type": kind}
+        await qc.admin.declare(Queue("billing.dlq", arguments=arguments), dead_letters=False)
+        ttl = {"x-message-ttl": 10, "x-dead-letter-exchange": ""}
+        back = {**ttl, "x-dead-letter-routing-key": "billing.dlq"}
+        await qc.admin.declare(Queue("billing", arguments=back), dead_letters=False)
+        for _ in range(2):
+            rabbitmq.management.call("POST", path, {**foreign, "routing_key": "billing"})
+        await until_ready(qc, "billing.dlq", 2)
+        engine = qc.dead_letters
+        where = Filter(reason="expired")
+        plan = await engine.delete("billing", where=where, dry_run=True, on_chosen=chosen.append)
+        await until_ready(qc, "billing.dlq", 2)
+        counted = Filter(deaths=frozenset(each.death for each in chosen))
+        done = await engine.delete("billing", where=counted, limit=plan.moved)
+    assert (plan.moved, done.moved, done.stopped) == (2, 2, None)
 
 
 async def test_a_handler_sees_nothing_of_the_levels_of_delay(rabbitmq_url: str) -> None:

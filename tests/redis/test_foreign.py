@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from queuecraft import DeadMessage, Filter, QueueCraft
 from queuecraft.drivers.base import Queue
 from queuecraft.drivers.redis.envelope import AGAIN, OURS
 from tests.redis.place import Place, asleep, bound, event, ids, received, sent, to
@@ -62,6 +63,27 @@ async def test_a_foreign_message_keeps_its_id_when_it_comes_again(place: Place) 
         seen.append((delivery.sent.id, delivery.redeliveries))
         await consumer.close()
     assert seen == [(seen[0][0], 0), (seen[0][0], 1), (seen[0][0], 2)]
+
+
+@pytest.mark.parametrize("held_before", [False, True])
+async def test_plain_pushes_among_dead_letters_are_deleted_when_they_were_counted(
+    held_before: bool, place: Place
+) -> None:
+    driver = await place.driver()
+    await driver.declare(Queue("billing.dlq"))
+    await place.call("RPUSH", place.key("queue:billing.dlq"), "alike", "alike", "other")
+    if held_before:
+        consumer = await driver.subscribe(Queue("billing.dlq"), prefetch=1)
+        await received(consumer)
+        await consumer.close()
+    chosen: list[DeadMessage] = []
+    async with QueueCraft(f"{place.url}&mode=list") as qc:
+        engine = qc.dead_letters
+        plan = await engine.delete("billing", limit=2, dry_run=True, on_chosen=chosen.append)
+        counted = Filter(deaths=frozenset(each.death for each in chosen))
+        done = await engine.delete("billing", where=counted, limit=plan.moved)
+        left = await engine.list("billing")
+    assert (plan.moved, done.moved, [each.body for each in left]) == (2, 2, [b"other"])
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import pytest
 
 from queuecraft import Event, QueueCraft, Worker
-from queuecraft.drivers.base import Driver, Outgoing, Queue, Subscription
+from queuecraft.drivers.base import Delivery, Driver, Outgoing, Queue, Subscription
 from queuecraft.drivers.local.memory import MemoryDriver
 from queuecraft.model.types import HeaderValue
 from queuecraft.testing import FakeClock, FaultyDriver
@@ -153,3 +154,26 @@ def sparing(patch: pytest.MonkeyPatch, driver: type[Driver], most: int) -> None:
 
     patch.setattr(driver, "subscribe", subscribe_to_few)
     patch.setattr("queuecraft.runtime.redrive.WAIT", 0.01)  # this one will not change its mind
+
+
+def capping(patch: pytest.MonkeyPatch, driver: type[Driver], most: int) -> None:
+    """Let a broker show no more than so many messages of a queue, as RabbitMQ shows 65,535."""
+    peek = driver.peek
+
+    async def peek_at_few(self: Driver, queue: str, limit: int) -> Sequence[Delivery]:
+        return await peek(self, queue, min(limit, most))
+
+    patch.setattr(driver, "peek", peek_at_few)
+
+
+def renaming(patch: pytest.MonkeyPatch, driver: type[Driver]) -> None:
+    """Let a broker make up other ids whenever somebody looks: what came without one has no id."""
+    peek = driver.peek
+
+    async def peek_anew(self: Driver, queue: str, limit: int) -> Sequence[Delivery]:
+        return [
+            msgspec.structs.replace(each, sent=changed(each.sent, id=f"foreign-{uuid4().hex}"))
+            for each in await peek(self, queue, limit)
+        ]
+
+    patch.setattr(driver, "peek", peek_anew)

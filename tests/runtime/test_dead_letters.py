@@ -28,11 +28,16 @@ from queuecraft.clock import Clock
 from queuecraft.drivers.base import Delivery, Outgoing, Queue
 from queuecraft.drivers.local.memory import MemoryDriver
 from queuecraft.drivers.local.subscription import MemorySubscription
+from queuecraft.drivers.rabbitmq.consuming import Arrival
+from queuecraft.drivers.rabbitmq.envelope import message_of
+from queuecraft.drivers.rabbitmq.frames import Properties
+from queuecraft.runtime.dead_message import Death
 from queuecraft.testing import FaultyDriver, Ledger, failing
 from tests.conformance.test_local import PlainDriver
 from tests.runtime.support import (
     Order,
     Stage,
+    capping,
     changed,
     contents,
     dead_letter,
@@ -41,6 +46,7 @@ from tests.runtime.support import (
     order_paid,
     order_placed,
     quiet,
+    renaming,
     running,
     sparing,
     staged,
@@ -1031,6 +1037,74 @@ async def test_a_dry_run_forgets_nothing(stage: Stage) -> None:
     plan = await stage.qc.dead_letters.delete("billing", limit=2, dry_run=True)
     assert plan == Redrive(total=5, seen=2, moved=2, dry_run=True)
     assert len(await ids(stage.driver, "billing.dlq")) == 5
+
+
+@pytest.mark.parametrize("operation", ["delete", "redrive"])
+async def test_a_dry_run_that_was_not_shown_everything_says_so(
+    operation: str, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capping(monkeypatch, MemoryDriver, 3)
+    await with_dead_letters(stage.qc, stage.driver, *letters(9), dead_letter("last", error="bank"))
+    told: list[Redrive] = []
+    count = getattr(stage.qc.dead_letters, operation)
+    plan = await count("billing", dry_run=True, on_progress=told.append)
+    assert (plan.total, plan.seen, plan.moved) == (10, 3, 3)
+    assert plan.stopped == "only 3 of 10 could be looked at"
+    assert told[-1] == plan
+    assert (await count("billing", limit=4, dry_run=True)).stopped == plan.stopped
+    assert (await count("billing", limit=3, dry_run=True)).stopped is None
+    none = await count("billing", where=Filter(error="bank"), limit=1, dry_run=True)
+    assert (none.moved, none.stopped) == (0, plan.stopped)
+
+
+@pytest.mark.parametrize(
+    "letter",
+    [
+        Outgoing(b"{}", "foreign-f00", headers={"x-reason": "expired", "x-failed-at": 1000}),
+        Outgoing(b"{}", "7-c0ffee-1-10"),  # as Redis gives what another program has pushed
+    ],
+    ids=["rabbitmq", "redis"],
+)
+async def test_letters_without_an_id_of_their_own_are_forgotten_as_many_as_were_counted(
+    letter: Outgoing, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renaming(monkeypatch, MemoryDriver)
+    alike = changed(letter, queue="billing.dlq")
+    await with_dead_letters(stage.qc, stage.driver, alike, alike, alike)
+    chosen: list[DeadMessage] = []
+    plan = await stage.qc.dead_letters.delete("billing", dry_run=True, on_chosen=chosen.append)
+    await stage.driver.send([changed(alike, body=b"another", priority=9), alike])
+    counted = Filter(deaths=frozenset(each.death for each in chosen))
+    done = await stage.qc.dead_letters.delete("billing", where=counted, limit=plan.moved)
+    assert (plan.moved, done.moved) == (3, 3)
+    assert [each.body for each in await contents(stage.driver, "billing.dlq")] == [
+        b"another",
+        b"{}",
+    ]
+
+
+def test_a_letter_without_an_id_is_known_by_what_it_is() -> None:
+    def death(body: bytes = b"{}", id: str | None = None, **headers: Any) -> Death:
+        note = {"queue": "billing", "reason": "expired", "time": 1, **headers.pop("note", {})}
+        given = {"tenant": "t1", "x-death": [note], **headers}
+        properties = Properties(None, None, given, 2, None, None, None, None, id)
+        message, _, again = message_of(Arrival(1, False, "", "b.dlq", properties, body), "b.dlq")
+        return DeadMessage.of(Delivery(message, "b.dlq", again)).death
+
+    assert death() == death()
+    seen_again: dict[str, Any] = {"x-delivery-count": 2, "x-acquired-count": 3}  # by a quorum queue
+    assert death(**seen_again) == death()
+    others = [
+        death(b"[]"),
+        death(tenant="t2"),
+        death(note={"time": 2}),
+        death(note={"queue": "audit"}),
+        death(note={"reason": "maxlen"}),
+        death(id="m-1"),
+        death(id="m-2"),
+    ]
+    assert len({death(), *others}) == 8
+    assert death(b"[]", id="m-1") == death(id="m-1")
 
 
 async def test_no_more_are_forgotten_than_were_asked_for(stage: Stage) -> None:

@@ -86,10 +86,12 @@ def _report(state: Redrive, verb: str, *, interrupted: bool, as_json: bool) -> N
         complain(error, label="refused")
     if state.refused > SHOWN:
         complain(f"{state.refused - SHOWN:,} more", label="refused")
+    if state.dry_run and state.stopped is not None:
+        tell(state.stopped)
     counts = f"{state.moved:,} {DONE[verb]}, {state.kept:,} not chosen, {state.refused:,} refused"
     if interrupted:
         say(f"Interrupted: {counts}; the rest is where it was.", "yellow")
-    elif state.stopped is not None:
+    elif state.stopped is not None and not state.dry_run:
         say(f"Stopped: {state.stopped}.", "yellow")
         say(f"{state.moved:,} {DONE[verb]}; the rest is where it was.")
     elif state.kept and state.kept == state.seen:

@@ -17,7 +17,7 @@ from queuecraft.runtime.canary import Canary
 from queuecraft.runtime.connection import Connection
 from queuecraft.runtime.dead_message import DeadMessage, Filter
 from queuecraft.runtime.failure_groups import TURN, FailureGroup, grouped
-from queuecraft.runtime.redrive import Redrive, Run, Sweep, is_meant, judged
+from queuecraft.runtime.redrive import Redrive, Run, Sweep, foretold, is_meant, judged
 
 __all__ = ["DeadLetters", "DeadMessage", "FailureGroup", "Filter", "Redrive"]
 
@@ -155,7 +155,7 @@ class DeadLetters:
 
         The rest stays in its place, in order, and however this is interrupted, nothing else is
         forgotten. `stopped` says so if the broker gave out no more before all were looked at, or
-        has given some to another meanwhile.
+        has given some to another meanwhile; of a dry run, if it showed fewer than there are.
         """
         _check_above_zero("delete", limit=limit)
         async with self._look(queue) as place:
@@ -187,6 +187,7 @@ class DeadLetters:
 
             if dry_run:
                 choose(await place.driver.peek(place.queue, total))
+                state = foretold(state, limit)
                 _tell(on_progress, state)
                 return state
             async with await place.sweep(total) as sweep:
@@ -230,7 +231,7 @@ class DeadLetters:
         dies again and nothing of them is seen to be under way after `patience` seconds at the
         latest; else `stopped` says why not. Where the broker cannot tell that they were handled,
         the whole patience is waited for one to die. `stopped` also says so if the broker gave out
-        no more before all were looked at.
+        no more, or showed a dry run no more, before all were looked at.
 
         Cancel the task to stop it: what has moved has moved, the rest stays where it was.
         Interrupted in any other way, nothing is lost; the last batch of up to 100 messages, or
@@ -258,6 +259,8 @@ class DeadLetters:
             if dry_run:
                 peeked = await place.driver.peek(place.queue, total)
                 await run.rehearse(peeked)
+                run.state = foretold(run.state, limit)
+                run.tell()
                 return run.state
             if canary is not None:
                 await self._send_ahead(place, run, others, canary, patience)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from hashlib import blake2b
+from typing import Final, TypeAlias
 
 from queuecraft.codec.attempts import Attempt, attempts
 from queuecraft.codec.headers import (
@@ -19,6 +20,7 @@ from queuecraft.codec.headers import (
     RETRY_COUNT,
     TRACEBACK,
     count,
+    strip_broker_owned,
 )
 from queuecraft.model.envelope import Delivery
 from queuecraft.model.fingerprint import fingerprint
@@ -26,6 +28,9 @@ from queuecraft.model.routing import topic_matches
 from queuecraft.model.types import HeaderValue
 
 Death: TypeAlias = tuple[str, datetime | None]
+
+FOREIGN: Final = "foreign-"  # how drivers begin the id that a message did not come with
+_ACQUIRED: Final = "x-acquired-count"  # a quorum queue's own: each look makes it one more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +88,39 @@ class DeadMessage:
 
     @property
     def death(self) -> Death:
-        """What tells it from the same message that died at another time."""
-        return self.id, self.failed_at
+        """What tells it from the same message that died at another time: its id and when it failed.
+        What came without an id has another one whenever it is looked at, and is known by its
+        content instead; those that are alike in all of it have one death."""
+        return self._content() if self._is_nameless() else self.id, self.failed_at
 
     @property
     def fingerprint(self) -> str:
         """The group of failures it belongs to."""
         return fingerprint(self.error_type or self.reason, self.error, self.traceback)
+
+    def _is_nameless(self) -> bool:
+        """Whether its id was made up by the driver, which may have been at this very look. What is
+        nothing but a body was put there by another program, as with RPUSH, and has none either."""
+        if self.id.startswith(FOREIGN):
+            return True
+        if self.failed_at is not None:
+            return False
+        return self == DeadMessage(id=self.id, queue=None, event="", body=self.body)
+
+    def _content(self) -> str:
+        headers = strip_broker_owned(self.headers)
+        headers.pop(_ACQUIRED, None)
+        told = (
+            self.queue,
+            self.event,
+            self.reason,
+            self.key,
+            self.content_type,
+            sorted(headers.items()),
+        )
+        digest = blake2b(repr(told).encode(), digest_size=16)
+        digest.update(self.body)
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +128,7 @@ class Filter:
     """Which dead letters are meant; what is left out does not matter.
 
     `error` is found in the error's type or text, `event` is a name or pattern, ages are seconds.
-    `deaths` are ids, each with the time when it failed: what died again since is another.
+    `deaths` are those of letters, as they tell them: what died again since is another.
 
     >>> letter = DeadMessage(id="m-1", queue="billing", event="order.placed", error_type="KeyError")
     >>> Filter(error="key", event="order.*").takes(letter)

@@ -297,6 +297,15 @@ async def judged(state: Redrive, sweep: Sweep, driver: Driver, queue: str) -> Re
     return replace(state, stopped=stopped)
 
 
+def foretold(state: Redrive, limit: int | None) -> Redrive:
+    """How it stands at the end of a dry run: `stopped`, if the broker showed less than there was.
+    RabbitMQ lets nobody look further than 65,535 messages, nor wait long for one."""
+    if state.done or (limit is not None and state.moved >= limit):
+        return state
+    stopped = f"only {state.seen:,} of {state.total:,} could be looked at"
+    return replace(state, stopped=stopped)
+
+
 def is_meant(letter: DeadMessage, owner: str | None, where: Filter | None, now: datetime) -> bool:
     """Whether a dead letter is one of those asked for: of the queue `owner`, if one is given,
     and of the filter."""

@@ -63,7 +63,8 @@ def delete(
         if dry_run or not plan.moved:
             return replace(plan, dry_run=dry_run)
         async with opened(queue, url, exact=exact) as (_, engine):
-            return await engine.delete(queue, where=where, limit=plan.moved, on_progress=note)
+            done = await engine.delete(queue, where=where, limit=plan.moved, on_progress=note)
+            return replace(done, stopped=done.stopped or plan.stopped)
 
     carry_out(
         f"deleting of {queue}",
