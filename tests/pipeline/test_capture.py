@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -240,6 +241,60 @@ async def test_a_plan_is_read_once_for_all_of_its_messages(
         await driver.send([Outgoing(b"", f"m-{n}", queue="tap", headers={"x-replay-id": "r-1"})])
     assert (await capture(qc, "tap", lake, rows=5, once=True)).replayed == 20
     assert len(reads) == 1
+
+
+async def test_what_is_in_a_plan_is_read_once_however_many_segments_there_are(
+    qc: QueueCraft, driver: FaultyDriver, lake: Lake
+) -> None:
+    ledger = plan(lake, "r-1", *((f"m-{n}", None, b"") for n in range(20)))
+    for n in range(20):
+        await driver.send([Outgoing(b"", f"m-{n}", queue="tap", headers={"x-replay-id": "r-1"})])
+    states: list[Captured] = []
+
+    def unread(state: Captured) -> None:
+        states.append(state)
+        shutil.rmtree(ledger.table, ignore_errors=True)
+
+    await capture(qc, "tap", lake, rows=5, once=True, progress=unread)
+    assert [(state.rows, state.replayed) for state in states] == [(0, 5), (0, 10), (0, 15), (0, 20)]
+
+
+@pytest.mark.parametrize(("plans", "known"), [(1, 2), (2, 3)])
+async def test_of_no_more_plans_is_held_what_is_in_them(
+    qc: QueueCraft,
+    driver: FaultyDriver,
+    lake: Lake,
+    monkeypatch: pytest.MonkeyPatch,
+    plans: int,
+    known: int,
+) -> None:
+    monkeypatch.setattr(capturing, "PLANS", plans)
+    first, _ = (plan(lake, id, ("m-1", None, b""), ("m-2", None, b"")) for id in ("r-1", "r-2"))
+    for replay, id in (("r-1", "m-1"), ("r-2", "m-1"), ("r-1", "m-2")):
+        await driver.send([Outgoing(b"", id, queue="tap", headers={"x-replay-id": replay})])
+
+    def unread(state: Captured) -> None:
+        if state.replayed == 2:
+            shutil.rmtree(first.table, ignore_errors=True)
+
+    captured = await capture(qc, "tap", lake, rows=1, once=True, progress=unread)
+    assert (captured.rows, captured.replayed) == (3 - known, known)
+
+
+async def test_a_plan_that_could_not_be_read_is_read_for_the_next_segment(
+    qc: QueueCraft, driver: FaultyDriver, lake: Lake
+) -> None:
+    ledger = plan(lake, "r-1", ("m-1", None, b""), ("m-2", None, b""))
+    (file,) = ledger.chunk(0).iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    for id in ("m-1", "m-2"):
+        await driver.send([Outgoing(b"", id, queue="tap", headers={"x-replay-id": "r-1"})])
+    captured = await capture(
+        qc, "tap", lake, rows=1, once=True, progress=lambda _: file.write_bytes(whole)
+    )
+    assert (captured.rows, captured.replayed) == (1, 1)
+    assert ids(lake) == ["m-1"]
 
 
 async def test_what_is_of_a_plan_that_cannot_be_read_is_archived(

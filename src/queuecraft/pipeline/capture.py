@@ -35,7 +35,8 @@ from queuecraft.pipeline.segments import new_place, write_segment
 from queuecraft.runtime.connection import Connection
 
 if TYPE_CHECKING:
-    from queuecraft.pipeline.replay.ledger import Content, Ledger
+    from queuecraft.pipeline.replay.contents import Content, Contents
+    from queuecraft.pipeline.replay.ledger import Ledger
 
 ROWS: Final = 20_000
 SECONDS: Final = 10.0
@@ -44,6 +45,7 @@ BYTES: Final = 64 << 20  # of payloads in one segment
 AT_ONCE: Final = 1000  # messages received, and acknowledged, in one call
 IDLE: Final = 30.0  # seconds one receive waits; only a bound, a message wakes it
 REPLAYS: Final = 100  # that are remembered, known or not
+PLANS: Final = 4  # whose contents are held: 16 bytes a message
 AGAIN: Final = 1.0  # seconds before a queue that cannot be consumed is asked for again
 LASTING: Final = (ConfigError, TopologyMismatch, UnsupportedFeature)  # however often it is tried
 EMPTY: Final = 0.25  # seconds without a message after which a queue may be empty
@@ -279,6 +281,7 @@ class _Run:
         self._seconds = seconds
         self._replayed = replayed
         self._unchanged = lru_cache(REPLAYS)(partial(_unchanged, lake))
+        self._contents = lru_cache(PLANS)(_contents)
         self._stop = stop
         self._progress = progress
 
@@ -371,7 +374,10 @@ class _Run:
                 replayed.setdefault(ledger, []).append(each)
         here: set[Delivery] = set()
         for ledger, deliveries in replayed.items():
-            known = ledger.contents({each.sent.id for each in deliveries})
+            try:
+                known = self._contents(ledger)
+            except QueueError:  # rather twice than never, and perhaps it can be read the next time
+                continue
             here.update(each for each in deliveries if _content(each) in known)
         return [each for each in batch if each not in here]
 
@@ -389,6 +395,10 @@ def _unchanged(lake: Lake, replay_id: str) -> Ledger | None:
         return None if ledger.plan().changed else ledger
     except QueueError:  # none of ours, or one that cannot be read: rather twice than never
         return None
+
+
+def _contents(ledger: Ledger) -> Contents:
+    return ledger.contents()
 
 
 def _content(delivery: Delivery) -> Content:

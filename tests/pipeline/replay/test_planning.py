@@ -70,6 +70,16 @@ def test_a_plan_says_what_would_go_where(spark: SparkSession, lake: Lake) -> Non
     assert not (Ledger.of(lake, made.id).folder / "chosen").exists()
 
 
+def test_what_is_planned_is_recognised_by_its_contents(spark: SparkSession, lake: Lake) -> None:
+    made = plan(spark, lake, Question(canary=2, chunk=2))
+    contents = Ledger.of(lake, made.id).contents()
+    planned: list[Any] = rows(lake, made)
+    assert len(planned) == 5
+    for row in planned:
+        assert (row["message_id"], row["event"], row["payload"]) in contents
+        assert (row["message_id"], row["event"], row["payload"] + b" ") not in contents
+
+
 def test_the_table_of_events_is_read_where_there_is_one(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:

@@ -6,25 +6,26 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from queuecraft.model.errors import ConfigError, QueueError
 from queuecraft.pipeline.lake import Lake
+from queuecraft.pipeline.replay.contents import Content, Contents
 from queuecraft.pipeline.replay.destination import Destination
 from queuecraft.pipeline.replay.plan import Plan
 from queuecraft.pipeline.segments import make_folder, sync
 
 T = TypeVar("T")
 
-Content: TypeAlias = tuple[str, str, bytes]
-"""What a message is: its id, event and payload."""
+ROWS: Final = 100  # that are decoded at a time: payloads may be large
+BUFFER: Final = 1 << 16  # bytes of a column that are read at a time
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
@@ -109,20 +110,17 @@ class Ledger:
         """What is to be done."""
         return _read(self._plan, Plan)
 
-    def contents(self, ids: Collection[str]) -> set[Content]:
-        """Of the messages with these ids, those that are planned; none if that cannot be read."""
+    def contents(self) -> Contents:
+        """What is planned, read to its end. Once is enough: a plan that is complete never changes.
+        Raises `QueueError` if it cannot be read."""
         import pyarrow as pa
-        import pyarrow.dataset as ds
 
         try:
-            found = ds.dataset(self.table, format="parquet").to_table(
-                columns=["message_id", "event", "payload"],
-                filter=ds.field("message_id").isin(list(ids)),
-            )
-        except (OSError, pa.ArrowException):
-            return set()
-        columns = (found[name].to_pylist() for name in found.column_names)
-        return {(id, event or "", payload) for id, event, payload in zip(*columns, strict=True)}
+            return Contents.of(_contents(sorted(self.table.glob("chunk=*/*.parquet"))))
+        except (OSError, LookupError, ValueError, pa.ArrowException) as error:
+            raise QueueError(
+                f"{self.table} cannot be read: {error}; plan the replay anew"
+            ) from None
 
     def keep(self, plan: Plan) -> None:
         """Say that the plan is complete."""
@@ -219,6 +217,20 @@ def ledgers(lake: Lake) -> Iterable[Ledger]:
     for folder in sorted(lake.replays.glob("*")):
         if (found := Ledger(folder)).planned:
             yield found
+
+
+def _contents(files: Iterable[Path]) -> Iterable[Content]:
+    """Of messages, a few at a time. Not as a data set, which holds whole row groups, and more."""
+    from pyarrow.parquet import ParquetFile
+
+    names = ["message_id", "event", "payload"]
+    for path in files:
+        with ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
+            for batch in file.iter_batches(ROWS, columns=names, use_threads=False):
+                columns = (batch[name].to_pylist() for name in names)
+                for id, event, payload in zip(*columns, strict=True):
+                    if id is not None and payload is not None:
+                        yield id, event or "", payload
 
 
 def _write(path: Path, value: object) -> None:
