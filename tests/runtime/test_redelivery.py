@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from queuecraft import ConnectionLost, Message, PublishError, Retry
@@ -602,6 +603,18 @@ def test_what_is_sent_back_is_another_message_than_the_one_that_was_handled() ->
     assert not orphans.adopt(delivered("m-1", **{REPLAY_ID: "redrive-2"}))
     assert orphans.adopt(delivered("m-1", **again))
     assert orphans.adopt(delivered("m-1"))
+
+
+def test_what_has_the_same_id_is_another_message_if_its_event_or_its_time_is_another() -> None:
+    orphans = Orphans(FakeClock())
+    same = Outgoing(b"", "m-1", routing_key="order.placed", timestamp=1.0)
+    orphans.finished(Delivery(same, "numbers"))
+    for other in (
+        msgspec.structs.replace(same, routing_key="order.paid"),
+        msgspec.structs.replace(same, timestamp=2.0),
+    ):
+        assert not orphans.adopt(Delivery(other, "numbers"))
+    assert orphans.adopt(Delivery(same, "numbers"))
 
 
 def test_what_was_handled_is_forgotten_in_time() -> None:

@@ -83,7 +83,9 @@ class Orphans:
 
 def _name(delivery: Delivery) -> str:
     """What one message is known by. One that is sent back is not the one it was: perhaps it is to
-    be handled again although it was handled."""
+    be handled again although it was handled. Nor is another that somebody gave the same id."""
     sent = delivery.sent
+    if not sent.id:
+        return ""
     replay = sent.headers.get(REPLAY_ID) if sent.headers else None
-    return f"{sent.id}\0{replay!r}" if sent.id and replay is not None else sent.id
+    return f"{sent.id}\0{sent.routing_key}\0{sent.timestamp}\0{replay!r}"
