@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from queuecraft import QueueCraft
+from queuecraft import Message, QueueCraft
 from queuecraft.model.presence import Presence
 from tests.features.life import running, until
 
@@ -53,6 +53,30 @@ async def test_a_paused_queue_waits_in_every_process_and_goes_on_when_it_is_resu
                 await until(lambda: sorted(handled + later) == [1, 2, 3])
                 assert billing.paused is None
             assert await operator.admin.pauses() == {}
+
+
+async def test_what_comes_for_a_paused_worker_stays_in_its_queue(url: str) -> None:
+    handled: list[int] = []
+    async with QueueCraft(url) as qc:
+        billing = qc.worker("billing", prefetch=5)
+
+        @billing.on("order.placed")
+        async def charge(order: int, message: Message[int]) -> None:
+            assert message.redeliveries == 0
+            handled.append(order)
+
+        async with running(billing):
+            await qc.publish("order.placed", 1)
+            await until(lambda: handled == [1])
+            billing.pause("by hand")  # while it waits for the next, and holds none
+            for order in (2, 3, 4):
+                await qc.publish("order.placed", order)
+            async with asyncio.timeout(20):
+                while (await qc.admin.inspect("billing")).ready != 3:  # noqa: ASYNC110  it tells nobody
+                    await asyncio.sleep(0.01)
+            assert handled == [1]
+            billing.resume()
+            await until(lambda: sorted(handled) == [1, 2, 3, 4])
 
 
 async def test_a_process_with_workers_is_seen_until_it_has_stopped(url: str) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from queuecraft import ConnectionLost, Event, Message, Retry, Worker
-from queuecraft.drivers.base import Driver, QueueInfo
+from queuecraft.drivers.base import Driver, Move, QueueInfo, Receipt
 from queuecraft.testing import FakeClock
+from queuecraft.testing.faulty import FaultySubscription
 from tests.runtime.support import Stage, eventually, staged
 
 number = Event("number", int)
@@ -59,6 +60,24 @@ async def tidy(*, inline: bool = True, **options: Any) -> AsyncGenerator[Stage]:
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert stage.clock.pending == ()
+
+
+@asynccontextmanager
+async def choked(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[asyncio.Event]:
+    """A broker that takes no messages until the event is set, and all else."""
+    flows = asyncio.Event()
+    move = FaultySubscription.move
+
+    async def held_up(self: FaultySubscription, moves: Sequence[Move]) -> Sequence[Receipt]:
+        await flows.wait()
+        return await move(self, moves)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FaultySubscription, "move", held_up)
+        try:
+            yield flows
+        finally:
+            flows.set()
 
 
 @asynccontextmanager

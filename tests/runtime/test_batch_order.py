@@ -159,6 +159,39 @@ async def test_a_batch_that_waits_passes_on_what_wakes_it(inline: bool) -> None:
 
 
 @both
+async def test_a_batch_that_waits_wakes_who_fetches_for_what_it_cannot_take(inline: bool) -> None:
+    async with tidy(inline=inline) as stage:
+        tries: list[str] = []
+        worker = stage.qc.worker("mixed", ordering="key", concurrency=2, prefetch=20)
+
+        @worker.on(number, batch_size=9, batch_wait=60)
+        async def store(messages: list[Message[int]]) -> None:
+            tries.append("batch")
+            if messages[0].attempt == 1:
+                await messages[0].retry(delay=2)
+
+        @worker.on(word)
+        async def note(text: str, message: Message[str]) -> None:
+            tries.append(text)
+            if message.attempt == 1:
+                await message.retry(delay=3)
+
+        async with running(worker):
+            await publish(stage, 1, key="n")
+            await quiet()
+            await stage.clock.advance(60)
+            assert tries == ["batch"]
+            await stage.qc.publish(word, "x", key="x")
+            await eventually(lambda: tries == ["batch", "x"])
+            await stage.clock.advance(2)  # who was parked waits with the batch, the other fetches
+            await stage.clock.advance(1)
+            assert tries == ["batch", "x", "x"]
+            await stage.clock.advance(60)
+            assert tries == ["batch", "x", "x", "batch"]
+            await at_rest(stage.driver, "mixed")
+
+
+@both
 async def test_what_a_failing_batch_leaves_goes_back_in_order_when_the_worker_stops(
     inline: bool,
 ) -> None:

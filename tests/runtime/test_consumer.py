@@ -146,6 +146,59 @@ async def test_a_handler_that_cancels_its_own_task_stops_the_worker_in_plain_sig
     assert seen.attempts() == [1, 1]
 
 
+def fell(worker: Worker) -> None:
+    """Cancel a runner at work."""
+    assert worker._shift is not None
+    task = worker._shift.consumer.slots[0].task
+    assert task is not None
+    task.cancel()
+
+
+@both
+async def test_where_a_runner_has_fallen_the_others_begin_nothing(inline: bool) -> None:
+    gate = Gate()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", concurrency=2, prefetch=10).on(number, gate.handle)
+        async with running(worker):
+            await stage.qc.publish_many(number, range(10))
+            await gate.entered(2)
+            await eventually(lambda: worker.in_flight == 10)
+            fell(worker)
+            await eventually(lambda: worker.in_flight == 2)
+            await quiet()
+            assert (await state(stage.driver, "numbers")).ready == 8
+            gate.open()
+            await eventually(lambda: worker.in_flight == 1)  # what the fallen one has begun
+            await quiet()
+            assert len(gate.passed) == 1
+            worker.resume()
+            await eventually(lambda: len(gate.passed) == 10)
+            await at_rest(stage.driver, "numbers")
+    assert sorted(gate.passed) == list(range(10))
+
+
+@both
+async def test_a_fallen_runner_does_not_begin_again_in_a_worker_that_stops(inline: bool) -> None:
+    gate = Gate()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", concurrency=2).on(number, gate.handle)
+        await worker.start()
+        await stage.qc.publish_many(number, [1, 2])
+        await gate.entered(2)
+        fell(worker)
+        await eventually(lambda: worker.paused)
+        await eventually(lambda: len(gate.inside) == 1)
+        stopping = asyncio.create_task(worker.stop())
+        await eventually(lambda: worker.state == "stopping")
+        worker.resume()
+        await quiet()
+        assert len(gate.inside) == 1
+        gate.open()
+        await asyncio.wait_for(stopping, 5)
+        assert len(gate.passed) == 1
+        assert (await state(stage.driver, "numbers")).ready == 1
+
+
 @both
 async def test_a_fallen_runner_whose_connection_is_lost_too_begins_again(inline: bool) -> None:
     seen = Ledger()

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
 
 import pytest
 
 from queuecraft import Message, NoDeadLetter, Retry, Worker
-from queuecraft.drivers.base import Move, Queue, Receipt
+from queuecraft.drivers.base import Queue
 from queuecraft.testing import Ledger
-from queuecraft.testing.faulty import FaultySubscription
-from tests.runtime.consuming import Gate, at_rest, both, number, reasons, state, tidy, word
+from tests.runtime.consuming import Gate, at_rest, both, choked, number, reasons, state, tidy, word
 from tests.runtime.support import Stage, eventually, ids, quiet, running
 
 
@@ -249,7 +246,10 @@ async def test_in_order_by_key_too(inline: bool) -> None:
 
 
 @both
-async def test_a_stop_while_it_waits_to_be_alone_does_not_wait_for_it(inline: bool) -> None:
+@pytest.mark.parametrize("ending", ["stop", "pause"])
+async def test_it_is_not_begun_if_its_worker_is_to_begin_nothing_more_while_it_waits(
+    inline: bool, ending: str
+) -> None:
     gate, seen = Gate(), Ledger()
     async with tidy(inline=inline) as stage:
         worker = stage.qc.worker("numbers", concurrency=2, prefetch=3)
@@ -265,13 +265,19 @@ async def test_a_stop_while_it_waits_to_be_alone_does_not_wait_for_it(inline: bo
         await suspect.release(held)
         await suspect.close()
         await quiet()
-        stopping = asyncio.create_task(worker.stop())
+        if ending == "pause":
+            worker.pause()
+            await eventually(lambda: worker.in_flight == 1)
+        stopping = asyncio.create_task(worker.stop() if ending == "stop" else asyncio.sleep(0))
         await quiet()
         gate.open()
         await asyncio.wait_for(stopping, 5)
-        assert gate.passed == ["first"]
+        await eventually(lambda: gate.passed == ["first"])
+        await eventually(lambda: worker.in_flight == 0)
+        assert seen.calls == []
         assert await ids(stage.driver, "numbers") == ["suspect"]
         assert (await state(stage.driver, "numbers")).in_flight == 0
+        await worker.stop()
 
 
 @both
@@ -323,24 +329,6 @@ async def test_a_neighbour_that_never_returns_does_not_keep_it_waiting_for_ever(
             await seen.wait_for(numbers=1)
             gate.open()
             await at_rest(stage.driver, "numbers")
-
-
-@asynccontextmanager
-async def choked(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[asyncio.Event]:
-    """A broker that takes no messages until the event is set, and all else."""
-    flows = asyncio.Event()
-    move = FaultySubscription.move
-
-    async def held_up(self: FaultySubscription, moves: Sequence[Move]) -> Sequence[Receipt]:
-        await flows.wait()
-        return await move(self, moves)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(FaultySubscription, "move", held_up)
-        try:
-            yield flows
-        finally:
-            flows.set()
 
 
 @pytest.mark.parametrize("waits", [True, False], ids=["for a while", "not for ever"])

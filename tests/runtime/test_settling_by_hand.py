@@ -24,6 +24,7 @@ from tests.runtime.consuming import (
     AT_ONCE,
     at_rest,
     both,
+    choked,
     lines,
     number,
     reasons,
@@ -290,6 +291,31 @@ async def test_an_ack_counts_as_a_success_of_this_moment() -> None:
         last = stage.qc.get_metrics().messages_succeeded, worker.counters.last_success
         assert last == (1, stage.clock.now() - 100)
     assert told == [1]
+
+
+async def test_an_ack_does_not_wait_for_a_broker_that_takes_no_retries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    acked: list[int] = []
+    async with tidy(inline=False) as stage, choked(monkeypatch) as flows:
+        worker = stage.qc.worker("numbers", prefetch=50, retry=AT_ONCE)
+
+        @worker.on(number)
+        async def handle(n: int, message: Message) -> None:
+            if n == 0 and message.attempt == 1:
+                raise ValueError("the first of all")
+            await message.ack()
+            acked.append(n)
+
+        await stage.driver.declare(worker.definition)
+        await stage.qc.publish_many(number, range(20))
+        async with running(worker):
+            await eventually(lambda: len(acked) == 19)
+            await stage.clock.advance(100)
+            await eventually(lambda: worker.in_flight == 1)
+            flows.set()
+            await eventually(lambda: len(acked) == 20)
+            await at_rest(stage.driver, "numbers")
 
 
 @both

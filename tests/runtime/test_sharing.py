@@ -310,6 +310,86 @@ async def test_of_a_batch_each_has_its_own_end(inline: bool, ordering: Ordering)
 
 
 @both
+async def test_a_batch_that_waits_for_more_begins_when_others_are_to_have_some_of_it(
+    inline: bool,
+) -> None:
+    handled: list[list[int]] = []
+    async with sharing(inline=inline) as scene:
+        worker = scene.qc.worker("numbers", prefetch=6, batch_size=4, batch_wait=60)
+
+        @worker.on(number)
+        async def handle(numbers: list[int]) -> None:
+            handled.append(numbers)
+
+        async with running(worker):
+            await scene.publish("m-1", "m-2")
+            await eventually(lambda: worker.in_flight == 2)
+            await quiet()
+            await scene.driver.ask_for("m-1")
+            await at_rest(scene.driver, "numbers")  # while no time passes
+            assert handled == [[1, 2]]
+            await scene.publish("m-3")
+            await eventually(lambda: worker.in_flight == 1)
+            await quiet()
+            assert handled == [[1, 2]]
+            await scene.clock.advance(61)
+            await at_rest(scene.driver, "numbers")
+    assert handled == [[1, 2], [3]]
+    assert scene.others() == []
+
+
+@both
+@pytest.mark.parametrize("ordering", ["none", "key"])
+async def test_a_batch_that_waits_for_more_does_not_begin_what_others_have(
+    inline: bool, ordering: Ordering
+) -> None:
+    handled: list[list[int]] = []
+    async with sharing(inline=inline) as scene:
+        worker = scene.qc.worker(
+            "numbers", prefetch=6, batch_size=4, batch_wait=60, ordering=ordering
+        )
+
+        @worker.on(number)
+        async def handle(numbers: list[int]) -> None:
+            handled.append(numbers)
+
+        async with running(worker):
+            await scene.publish("m-1", "m-2", key="a")
+            await scene.publish("m-3", key="b")
+            await eventually(lambda: worker.in_flight == 3)
+            await quiet()
+            await scene.driver.give("m-1", "m-2")
+            await eventually(lambda: worker.in_flight == 1)
+            await quiet()
+            await scene.publish("m-4", key="a")
+            await quiet()
+            await scene.clock.advance(61)
+            await at_rest(scene.driver, "numbers")
+            await eventually(lambda: nothing_held(worker))
+    assert sorted(each for batch in handled for each in batch) == [3, 4]
+    assert scene.others() == ["m-1", "m-2"]
+
+
+@both
+async def test_another_message_with_the_id_of_one_that_others_had_is_handled(
+    inline: bool,
+) -> None:
+    gate = Gate()
+    async with sharing(inline=inline) as scene:
+        worker = scene.qc.worker("numbers", prefetch=5).on(number, gate.handle)
+        async with running(worker):
+            await scene.qc.publish(number, 1, message_id="daily")
+            await gate.entered(1)
+            await scene.driver.give("daily")
+            gate.open()
+            await eventually(lambda: gate.passed == [1])
+            await scene.clock.advance(300)
+            await scene.qc.publish(number, 2, message_id="daily")
+            await eventually(lambda: gate.passed == [1, 2])
+            await at_rest(scene.driver, "numbers")
+
+
+@both
 async def test_a_batch_that_is_not_begun_when_its_worker_pauses_goes_back_but_for_what_left(
     inline: bool,
 ) -> None:

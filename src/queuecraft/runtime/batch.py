@@ -19,6 +19,7 @@ from queuecraft.runtime.threads import NoThread
 
 if TYPE_CHECKING:
     from queuecraft.runtime.consumer import Consumer
+    from queuecraft.runtime.intake import Intake
 
 Errors: TypeAlias = dict[Slot, BaseException]
 """Who failed, and why; who is not in it has succeeded."""
@@ -57,8 +58,9 @@ class Batch:
             if settler.void:
                 consumer.leave_rest(slot)
                 raise ConnectionLost("the connection broke before the batch was begun")
-            if consumer.intake.stopped:
-                consumer.put_back_batch(slot)  # as everything that has not begun
+            if consumer.intake.stopped or any(each.settler is not settler for each in slot.all):
+                # As everything that has not begun; and others have some of it by now.
+                consumer.put_back_batch(slot)
                 slot.by_hand = True
                 return
             if (limit := consumer.policy.ack_timeout) is not None:
@@ -86,16 +88,24 @@ class Batch:
         if not self._wait:
             return
         until = consumer.clock.monotonic() + self._wait
-        while not (self._full(slot) or settler.void or intake.held_back or intake.claimed):
-            left = until - consumer.clock.monotonic()
-            if left <= 0:
-                return
-            if intake.buffer and intake.parked and not intake.waking:
-                intake.wake()  # what is not for this handler is not to wait for it
+        slot.filling = True
+        while self._fills(slot, settler, intake) and (
+            (left := until - consumer.clock.monotonic()) > 0
+        ):
+            if intake.buffer and not intake.waking:
+                intake.nudge()  # what is not for this handler is not to wait for it
             if not await intake.fetch(slot, left):
                 await intake.park_for(left)
-            if not settler.void:
+            if slot.filling and not settler.void:
                 self._take(consumer, slot)
+        slot.filling = False
+        if intake.parked and not intake.waking and (intake.buffer or intake.fetcher is None):
+            intake.wake()  # this one was woken for what it does not do
+
+    def _fills(self, slot: Slot, settler: Settler, intake: Intake) -> bool:
+        """Whether more may be waited for."""
+        ended = settler.void or intake.held_back or intake.claimed
+        return slot.filling and not ended and not self._full(slot)
 
     def _full(self, slot: Slot) -> bool:
         return len(slot.rest) + 1 >= self._size

@@ -143,7 +143,7 @@ class Consumer:
 
     def resume(self) -> None:
         """Take messages again."""
-        if self.paused is not None:
+        if self.paused is not None and not self.intake.closing:
             self.intake.resume()
             for slot in self.crew.fallen:
                 self._begin_again(slot)
@@ -209,6 +209,7 @@ class Consumer:
         self.log.error("%s: %s", self.name, reason, exc_info=error)
         if self.paused is None:
             self.intake.pause(reason)
+            _ = self.give_back()
             self.tally.paused(reason)
 
     def _begin_again(self, slot: Slot) -> None:
@@ -419,7 +420,7 @@ class Consumer:
             while True:
                 if settler.waiting:
                     _ = self.errands.start(self.flush_now(settler))
-                if intake.closing or settler.void or slot.settler is not settler:
+                if intake.stopped or settler.void or slot.settler is not settler:
                     return False
                 left = until - self.clock.monotonic()
                 others = [other for other in self.slots if other is not slot]
@@ -450,21 +451,30 @@ class Consumer:
             self.intake.returned()
 
     async def release(self, settler: Settler | None, deliveries: Sequence[Delivery]) -> None:
-        """Give deliveries back untouched."""
-        if settler is not None and deliveries:
+        """Give deliveries back untouched. Also none: the driver may hold what nobody has received,
+        and nobody is going to for a while. At the end its `close` sees to that."""
+        if settler is not None and (deliveries or not self.intake.closing):
             try:
                 await settler.release(deliveries)
             except Exception as error:
                 self._start_afresh(settler, error)
+
+    async def flush_acks(self, settler: Settler) -> None:
+        """Tell the broker what is acknowledged: there is room for more then, whatever moves are
+        waited for."""
+        try:
+            await settler.flush_acks()
+        except Exception as error:
+            self._start_afresh(settler, error)
+        if self.intake.idle:
+            self.intake.wake()
 
     async def flush_now(self, settler: Settler) -> None:
         """Tell the broker everything that was decided so far."""
         settler.flushing = True
         try:
             if settler.acks:
-                await settler.flush_acks()
-                if self.intake.idle:  # there is room for more, whatever moves are waited for
-                    self.intake.wake()
+                await self.flush_acks(settler)
             await settler.flush()
             while settler.waiting and not settler.void:
                 await settler.flush()
@@ -483,12 +493,18 @@ class Consumer:
     # -- what others are given -----------------------------------------------------------------
 
     def leaving(self, settler: Settler, deliveries: Sequence[Delivery]) -> None:
-        """Others want these: they may have at once what no handler has begun on."""
-        if not settler.void and (
-            rest := self.intake.drop(set(deliveries).difference(self._running))
-        ):
+        """Others want these: they may have at once what no handler has begun on, and a batch with
+        some of them does not wait for more."""
+        if settler.void:
+            return
+        gone = set(deliveries)
+        if rest := self.intake.drop(gone.difference(self._running)):
             self.intake.returning()  # and once it is back, whoever had no room for more is woken
             _ = self.errands.start(self._return(settler, rest))
+        for slot in self.slots:
+            if slot.filling and any(each.delivery in gone for each in slot.all):
+                slot.filling = False
+                self.intake.stir()
 
     def left(self, settler: Settler, deliveries: Sequence[Delivery]) -> None:
         """Others have these by now. What runs goes on, and counts if it comes again here."""

@@ -134,9 +134,13 @@ class ByHand(Control):
         outcome = decide(consumer.policy_of(delivery), attempt)
         if isinstance(outcome, Acked):
             consumer.succeed(delivery, settler)
-        elif not settler.void:
-            slot.again = consumer.fail(delivery, settler, outcome, attempt)
-        return asyncio.shield(consumer.errands.start(consumer.flush_now(settler)))
+            # Not the moves of others: a broker that takes no messages would hold up this handler.
+            telling = consumer.flush_acks(settler)
+        else:
+            if not settler.void:
+                slot.again = consumer.fail(delivery, settler, outcome, attempt)
+            telling = consumer.flush_now(settler)
+        return asyncio.shield(consumer.errands.start(telling))
 
 
 def _settled(delivery: Delivery) -> AlreadySettled:

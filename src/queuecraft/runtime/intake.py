@@ -184,6 +184,11 @@ class Intake:
         else:
             self._interrupt()
 
+    def stir(self) -> None:
+        """Let every runner that waits see whether it is to wait any longer."""
+        self.wake_all()
+        self._interrupt()
+
     def leave(self, delivery: Delivery, *, settled: bool = True) -> None:
         """A delivery is done with; the next of its key may run."""
         lanes = self.lanes
@@ -264,6 +269,7 @@ class Intake:
         """Receive no more until resumed."""
         self.paused = reason
         self._interrupt()
+        _wake(self._quiet)
 
     def resume(self) -> None:
         """Receive again."""

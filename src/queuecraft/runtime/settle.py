@@ -115,8 +115,8 @@ class Settler:
             self._moves.append((delivery, outcome, attempt))
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
-        """Give deliveries back untouched."""
-        if self.void or not deliveries:
+        """Give deliveries back untouched, and what the driver has taken for nobody yet."""
+        if self.void:
             return
         self.held -= len(deliveries)
         try:
@@ -126,8 +126,7 @@ class Settler:
 
     async def flush(self) -> None:
         """Carry out everything decided so far."""
-        if self.acks or self._unrun:
-            await self.flush_acks()
+        await self.flush_acks()
         if self._moves:
             moves, self._moves = self._moves, []
             if not self.void:
@@ -148,6 +147,8 @@ class Settler:
 
     async def flush_acks(self) -> None:
         """Carry out the acks alone: they do not have to wait for moves."""
+        if not (self.acks or self._unrun):
+            return
         acks = self.acks.copy()
         durations = self.durations.copy()
         self.acks.clear()  # runners hold on to the lists themselves
@@ -199,8 +200,7 @@ class Settler:
             moves, await self._move([move for move, _ in moves]), strict=True
         ):
             await self._moved(move, delivery, outcome, attempt, receipt)
-        if self._unrun:
-            await self.flush_acks()
+        await self.flush_acks()
 
     async def _move(self, moves: Sequence[Move]) -> Sequence[Receipt]:
         if not moves:

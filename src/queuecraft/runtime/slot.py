@@ -27,6 +27,7 @@ class Slot:
         "call",
         "deadline",
         "delivery",
+        "filling",
         "follows",
         "lapsed",
         "leader",
@@ -49,6 +50,7 @@ class Slot:
         self.abandoned = False  # its handler ignores all cancellation, another slot has its place
         self.rest: dict[Delivery, Slot] = {}
         self.leader = leader or self
+        self.filling = False  # a batch waits for more before it begins
         self.follows = False  # another of its key is before it in the same batch
 
     @property
@@ -69,7 +71,7 @@ class Slot:
 
     def forget(self) -> None:
         """The run is over; the next one starts with a clean slate."""
-        self.by_hand = self.lapsed = False
+        self.by_hand = self.lapsed = self.filling = False
         self.delivery = self.timed = self.again = None
         if self.rest:
             self.rest = {}
