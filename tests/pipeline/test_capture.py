@@ -18,6 +18,7 @@ from queuecraft.drivers.base import Outgoing, Queue
 from queuecraft.model.errors import ConfigError, ConnectionLost, QueueError
 from queuecraft.model.types import HeaderValue
 from queuecraft.pipeline import capture as capturing
+from queuecraft.pipeline import replayed, tap
 from queuecraft.pipeline.archive import outgoing_of
 from queuecraft.pipeline.capture import Captured, capture
 from queuecraft.pipeline.lake import Lake
@@ -268,7 +269,7 @@ async def test_of_no_more_plans_is_held_what_is_in_them(
     plans: int,
     known: int,
 ) -> None:
-    monkeypatch.setattr(capturing, "PLANS", plans)
+    monkeypatch.setattr(replayed, "PLANS", plans)
     first, _ = (plan(lake, id, ("m-1", None, b""), ("m-2", None, b"")) for id in ("r-1", "r-2"))
     for replay, id in (("r-1", "m-1"), ("r-2", "m-1"), ("r-1", "m-2")):
         await driver.send([Outgoing(b"", id, queue="tap", headers={"x-replay-id": replay})])
@@ -332,7 +333,7 @@ async def test_large_payloads_make_smaller_segments(
     qc: QueueCraft, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(capturing, "BYTES", 30)
-    monkeypatch.setattr(capturing, "AT_ONCE", 2)
+    monkeypatch.setattr(tap, "AT_ONCE", 2)
     await publish(qc, *range(9))  # of seven bytes each
     assert (await capture(qc, "tap", lake, once=True)).segments == 2
     assert ids(lake) == [f"m-{n}" for n in range(9)]
@@ -522,7 +523,7 @@ async def test_a_broker_that_is_gone_for_good_ends_it(lake: Lake, driver: Faulty
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capturing, "AGAIN", 0.0)
+    monkeypatch.setattr(tap, "AGAIN", 0.0)
 
 
 THROWN_OUT = "partitions went to another process before their handlers had ended"
@@ -602,7 +603,7 @@ async def test_a_queue_that_breaks_loses_nothing_of_what_was_taken(
     await publish(qc, 1, 2)
     received = 0
 
-    class Breaking(capturing.Tap):
+    class Breaking(tap.Tap):
         async def receive(self, limit: int, wait: float) -> Any:
             nonlocal received
             received += 1

@@ -12,6 +12,7 @@ from queuecraft import QueueCraft
 from queuecraft.drivers.base import Delivery, Queue
 from queuecraft.model.errors import ConfigError, UnsupportedFeature
 from queuecraft.pipeline import capture as capturing
+from queuecraft.pipeline import tap
 from queuecraft.pipeline.capture import capture
 from queuecraft.pipeline.lake import Lake
 from tests.pipeline.segments import dies, rows
@@ -70,7 +71,7 @@ async def test_what_kafka_gives_to_another_member_is_captured_when_it_comes_agai
 ) -> None:
     holds, stop = asyncio.Event(), asyncio.Event()
 
-    class Telling(capturing.Tap):
+    class Telling(tap.Tap):
         async def receive(self, limit: int, wait: float) -> Sequence[Delivery] | None:
             if got := await super().receive(limit, wait):
                 holds.set()
