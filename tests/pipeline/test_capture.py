@@ -309,6 +309,17 @@ async def test_what_is_of_a_plan_that_cannot_be_read_is_archived(
     assert (await capture(qc, "tap", lake, once=True)).rows == 3
 
 
+async def test_what_is_of_a_plan_that_is_not_ours_to_look_at_is_archived(
+    qc: QueueCraft, driver: FaultyDriver, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Ledger) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Ledger, "planned", property(refuse))  # no folder keeps root out
+    await driver.send([Outgoing(b"{}", "m-1", queue="tap", headers={"x-replay-id": "r-1"})])
+    assert (await capture(qc, "tap", lake, once=True)).rows == 1
+
+
 async def test_a_replay_whose_plan_is_not_complete_has_sent_nothing(
     qc: QueueCraft, driver: FaultyDriver, lake: Lake
 ) -> None:
@@ -544,7 +555,8 @@ async def test_thrown_out_of_its_group_it_joins_again_and_loses_nothing(
         await publish(qc, 3)  # wakes it, and it asks for more
         await until(joined)
         assert driver.calls["ack"] == 0, "what is in no segment is never acknowledged"
-    assert sorted(ids(lake)) == ["m-1", "m-2", "m-3"], "each once: what was void was not written"
+    archived = sorted(ids(lake))
+    assert archived == sorted(["m-1", "m-2", "m-3"] * 2), "what was held, and came again"
     assert await ready(qc) == []
     told = [each.message for each in caplog.records if each.message.startswith("cannot capture")]
     assert told[0].startswith(f"cannot capture tap: {THROWN_OUT}")

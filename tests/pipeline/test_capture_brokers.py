@@ -111,6 +111,16 @@ async def test_what_redis_would_forget_is_refused(lake: Lake, redis_url: str) ->
             await capture(qc, "live", lake, once=True)
 
 
+async def test_what_rabbitmq_would_take_back_is_not_held_for_so_long(
+    lake: Lake, rabbitmq_url: str
+) -> None:
+    async with QueueCraft(rabbitmq_url) as qc:
+        await qc.admin.declare("tap", dead_letters=False)
+        with pytest.raises(ConfigError, match="at most 900 on RabbitMQ"):
+            await capture(qc, "tap", lake, once=True, seconds=901)
+        assert (await capture(qc, "tap", lake, once=True, seconds=900)).rows == 0
+
+
 async def _loses_nothing(url: str, point: str, lake: Lake) -> None:
     async with QueueCraft(url) as qc:
         await qc.admin.declare("tap", "order.*", dead_letters=False)

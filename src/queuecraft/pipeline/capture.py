@@ -18,10 +18,11 @@ from queuecraft.pipeline.arrow import require_arrow
 from queuecraft.pipeline.lake import Lake
 from queuecraft.pipeline.replayed import Replayed
 from queuecraft.pipeline.segments import new_place, write_segment
-from queuecraft.pipeline.tap import Tap, undisturbed
+from queuecraft.pipeline.tap import Left, Tap, undisturbed
 
 ROWS: Final = 20_000
 SECONDS: Final = 10.0
+LONGEST: Final = 900.0  # of them on RabbitMQ, which takes back what is held for half an hour
 MOST: Final = 65_535  # messages that RabbitMQ gives out before it is told of any
 BYTES: Final = 64 << 20  # of payloads in one segment
 IDLE: Final = 30.0  # seconds one receive waits; only a bound, a message wakes it
@@ -91,7 +92,7 @@ async def capture(
         raise ConfigError(f"capture(seconds={seconds!r}): expected a number above 0")
     engine = qc._engine  # pyright: ignore[reportPrivateUsage]  the seam is not for applications
     await qc.admin.inspect(queue)  # there has to be one
-    _check_keeps(engine.connection.traits, qc.settings, force=force)
+    _check_keeps(engine.connection.traits, qc.settings, seconds, force=force)
     if not force:
         await _check_tap(qc, queue, engine.clock, engine.connection.traits)
     tap = Tap(engine.connection, queue, rows, engine.clock, engine.facts.log)
@@ -165,10 +166,13 @@ class _Run:
                 break
             try:
                 got = await self._unless_stopped(self._tap.receive(self._rows - len(batch), wait))
+            except Left:  # rather twice than never
+                await self._keep(batch)
+                got = None
             except QueueError:  # perhaps the queue is gone, and there is nowhere to go back to
                 await self._keep(batch)
                 raise
-            if got is None:  # what was held comes again
+            if got is None:  # what was held is no longer ours
                 batch, size, until = [], 0, None
             elif not got:
                 break
@@ -221,8 +225,13 @@ class _Run:
         write_segment(self._lake, archived(batch, now), place=new_place("captured", now))
 
 
-def _check_keeps(traits: Traits, settings: Settings, *, force: bool) -> None:
-    """Refuse a broker that forgets messages before they are in the lake."""
+def _check_keeps(traits: Traits, settings: Settings, seconds: float, *, force: bool) -> None:
+    """Refuse a broker that forgets messages before they are in the lake, or takes them back."""
+    if traits.name == "rabbitmq" and seconds > LONGEST:
+        raise ConfigError(
+            f"capture(seconds={seconds!r}): expected at most {LONGEST:g} on RabbitMQ, which takes "
+            "back what a consumer holds for long"
+        )
     if traits.name == "redis" and settings.redis_delivery == "at-most-once":
         raise ConfigError(
             "with redis_delivery='at-most-once' a capture that dies loses what it holds; leave "

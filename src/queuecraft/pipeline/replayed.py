@@ -52,7 +52,7 @@ def _unchanged(lake: Lake, replay_id: str) -> Ledger | None:
     try:
         ledger = Ledger.of(lake, replay_id)
         return None if ledger.plan().changed else ledger
-    except QueueError:  # none of ours, or one that cannot be read: rather twice than never
+    except (QueueError, OSError):  # none of ours, or unreadable: rather twice than never
         return None
 
 

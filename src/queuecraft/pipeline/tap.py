@@ -22,9 +22,13 @@ AGAIN: Final = 1.0  # seconds before a queue that cannot be consumed is asked fo
 LASTING: Final = (ConfigError, TopologyMismatch, UnsupportedFeature)  # however often it is tried
 
 
+class Left(Exception):
+    """The subscription was given up, though the broker is there. What it held should come again,
+    but of a queue that was made anew meanwhile nobody else may have it."""
+
+
 class Tap:
-    """A queue that is consumed, through lost connections and lost places in a group: what was held
-    then comes again."""
+    """A queue that is consumed, through lost connections and lost places in a group."""
 
     def __init__(
         self,
@@ -46,9 +50,9 @@ class Tap:
         self._not_before = 0.0
 
     async def receive(self, limit: int, wait: float) -> Sequence[Delivery] | None:
-        """Messages, or none within so many seconds; None when the connection or the subscription
-        was lost, and with it every message that was held. Raises `QueueError` if the queue is gone
-        or trying again is of no use."""
+        """Messages, or none within so many seconds; None when the connection was lost: then the
+        broker gives every message again that was held. Raises `Left` when the subscription alone
+        was, and `QueueError` if the queue is gone or trying again is of no use."""
         try:
             if self._subscription is None:
                 await self._join()
@@ -61,6 +65,7 @@ class Tap:
             self._lost(error)
         except QueueError as error:
             await self._leave(error)
+            raise Left from error
         return None
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
