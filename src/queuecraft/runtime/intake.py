@@ -221,10 +221,8 @@ class Intake:
         """Everything that no handler has begun on. Nothing is received until it is `returned`:
         what is behind it in the queue must not come first."""
         if self.lanes is None:
-            rest = [
-                *self._waiting,
-                *self.buffer,
-            ]  # not what waits behind a run, which may do for it
+            # Not what waits behind a run, which may do for it.
+            rest = [*self._waiting, *self.buffer]
         else:
             rest = self.lanes.clear(running)
             self._behind.clear()
