@@ -20,6 +20,8 @@ from queuecraft import (
     Retry,
 )
 from queuecraft.facts import MessageFailed, MessagesAcked, MessagesSucceeded
+from queuecraft.runtime.intake import WAIT, Intake
+from queuecraft.runtime.slot import Slot
 from tests.runtime.batching import ONE_TO_FIVE, Batches, publish
 from tests.runtime.consuming import (
     AT_ONCE,
@@ -270,6 +272,45 @@ async def test_what_is_for_another_handler_does_not_wait_with_a_batch(inline: bo
             assert seen.begun == []
             await stage.clock.advance(60)
             assert seen.ended == [[1]]
+
+
+@both
+@pytest.mark.parametrize("prefetch", [3, 9])
+async def test_batches_that_wait_do_not_wake_each_other_for_what_neither_takes(
+    inline: bool, prefetch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+    fetch = Intake.fetch
+
+    async def counted(self: Intake, slot: Slot, wait: float = WAIT) -> bool:
+        looks.append(wait)
+        return await fetch(self, slot, wait)
+
+    async with tidy(inline=inline) as stage:
+        numbers, words, others = Batches(), list[list[str]](), list[bool]()
+        other = Event("other", bool)
+        worker = stage.qc.worker("mixed", concurrency=2, prefetch=prefetch, batch_wait=60)
+        worker.on(number, numbers.handle, batch_size=3)
+
+        @worker.on(word, batch_size=3)
+        async def store(texts: list[str]) -> None:
+            words.append(texts)
+
+        @worker.on(other)
+        async def note(each: bool) -> None:
+            others.append(each)
+
+        async with running(worker):
+            await publish(stage, 1)
+            await stage.qc.publish(word, "one")
+            await quiet()
+            monkeypatch.setattr(Intake, "fetch", counted)
+            await stage.qc.publish(other, True)
+            await quiet()
+            assert len(looks) < 10, "each looks for more, and then waits"
+            assert (numbers.begun, words, others) == ([], [], [])
+            await stage.clock.advance(60)
+            await eventually(lambda: (numbers.ended, words, others) == ([[1]], [["one"]], [True]))
 
 
 @both

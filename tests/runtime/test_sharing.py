@@ -13,7 +13,7 @@ from queuecraft import Message, QueueCraft, Retry, Worker
 from queuecraft.model.outcome import Postponed
 from queuecraft.runtime.plan import Ordering
 from queuecraft.testing import FakeClock, Ledger
-from tests.runtime.consuming import AT_ONCE, Gate, at_rest, both, number
+from tests.runtime.consuming import AT_ONCE, Gate, at_rest, both, number, word
 from tests.runtime.sharing import SharingDriver
 from tests.runtime.support import eventually, quiet, running
 
@@ -368,6 +368,40 @@ async def test_a_batch_that_waits_for_more_does_not_begin_what_others_have(
             await eventually(lambda: nothing_held(worker))
     assert sorted(each for batch in handled for each in batch) == [3, 4]
     assert scene.others() == ["m-1", "m-2"]
+
+
+@both
+async def test_what_is_behind_a_batch_that_others_have_some_of_waits_until_it_is_back(
+    inline: bool,
+) -> None:
+    handled: list[int] = []
+    async with sharing(inline=inline) as scene:
+        worker = scene.qc.worker(
+            "numbers", prefetch=6, concurrency=2, batch_wait=60, ordering="key"
+        )
+
+        @worker.on(number, batch_size=4)
+        async def handle(numbers: list[int]) -> None:
+            handled.extend(numbers)
+
+        @worker.on(word)
+        async def note(text: str) -> None:
+            handled.append(int(text))
+
+        await scene.waiting(worker)
+        await scene.publish("m-1", key="a")
+        await scene.qc.publish(word, "2", message_id="m-2", key="a")
+        await scene.publish("m-9", key="z")
+        async with running(worker):
+            await eventually(lambda: worker.in_flight == 3)
+            await quiet()
+            await scene.driver.give("m-9")
+            await quiet()
+            await scene.clock.advance(61)
+            await at_rest(scene.driver, "numbers")
+            await eventually(lambda: nothing_held(worker))
+    assert handled == [1, 2]
+    assert scene.others() == ["m-9"]
 
 
 @both

@@ -285,6 +285,8 @@ class Consumer:
 
     def put_back_batch(self, slot: Slot) -> None:
         """A batch that was not full is not to begin now: the broker keeps it."""
+        if self.intake.lanes is not None:
+            _ = self.give_back()  # what is behind it must not begin before it is back
         settler, mine = slot.settler, list[Delivery]()
         for each in reversed(slot.all):
             assert each.delivery is not None
