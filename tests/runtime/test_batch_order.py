@@ -11,6 +11,7 @@ import pytest
 from queuecraft import (
     BatchFailed,
     Message,
+    QueueError,
     Retry,
 )
 from queuecraft.drivers.base import Delivery
@@ -101,6 +102,38 @@ async def test_one_that_fails_alone_holds_up_the_next_of_its_key_and_no_other(
             await stage.clock.advance(1)
             await at_rest(stage.driver, "numbers")
         assert seen[2:] == [[2, 3, 5]]
+
+
+@both
+async def test_order_survives_that_only_what_is_behind_a_batch_cannot_be_given_back(
+    inline: bool,
+) -> None:
+    async with tidy(inline=inline, reconnect_delay=1.0) as stage:
+        handled: list[int] = []
+        worker = stage.qc.worker("mixed", ordering="key", prefetch=5, batch_wait=60)
+
+        @worker.on(number, batch_size=3)
+        async def store(numbers: list[int]) -> None:
+            handled.extend(numbers)
+
+        @worker.on(word)
+        async def note(text: str) -> None:
+            handled.append(int(text))
+
+        await worker.declare()
+        await publish(stage, 1, key="a")
+        await stage.qc.publish(word, "2", key="a")
+        await publish(stage, 3, key="a")
+        async with running(worker):
+            await eventually(lambda: worker.in_flight == 3)
+            await quiet()
+            stage.driver.fail("release", QueueError("out of memory"))
+            worker.pause()
+            await quiet()
+            worker.resume()
+            async with flowing(stage.clock, 1.0):
+                await at_rest(stage.driver, "mixed")
+        assert handled == [1, 2, 3]
 
 
 @both

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
@@ -91,6 +92,8 @@ class Settler:
         self._counters = counters
         self._facts = facts
         self._clock = clock
+        # One by one: if what is behind cannot go back, what is before it must not go back alone.
+        self._releasing = asyncio.Lock()
         self._unrun: list[Delivery] = []  # acked without a success of their own
         self._moves: list[tuple[Delivery, _Ending, int]] = []
 
@@ -116,13 +119,14 @@ class Settler:
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
         """Give deliveries back untouched, and what the driver has taken for nobody yet."""
-        if self.void:
-            return
-        self.held -= len(deliveries)
-        try:
-            await self.subscription.release(deliveries)
-        except ConnectionLost as error:
-            self._owner.session_lost(self, error)
+        async with self._releasing:
+            if self.void:
+                return
+            self.held -= len(deliveries)
+            try:
+                await self.subscription.release(deliveries)
+            except ConnectionLost as error:
+                self._owner.session_lost(self, error)
 
     async def flush(self) -> None:
         """Carry out everything decided so far."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 import pytest
 
-from queuecraft.drivers.base import Outgoing, Queue
+from queuecraft.drivers.base import Outgoing, Queue, Receipt
 from queuecraft.drivers.rabbitmq import drivers
+from queuecraft.drivers.rabbitmq.confirms import Parcel
+from queuecraft.drivers.rabbitmq.driver import RabbitDriver
 from queuecraft.drivers.target import Target
 
 
@@ -29,3 +34,42 @@ async def test_giving_back_what_was_redelivered_is_not_one_more_crash(
         await consumer.close()
         await driver.close()
     assert seen == [0, 1, 1, 1, 2, 2]
+
+
+async def test_a_release_waits_for_what_a_full_queue_does_not_take_once_more(
+    rabbitmq_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = Queue("billing", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    crashed, driver = (drivers(Target(rabbitmq_url))[0] for _ in range(2))
+    await crashed.open()
+    await crashed.declare(queue)
+    await crashed.send([Outgoing(b"{}", "m-1", queue="billing")])
+    consumer = await crashed.subscribe(queue, prefetch=1)
+    assert await consumer.receive(1, 10)
+    await crashed.close()
+
+    sending, full = asyncio.Event(), asyncio.Event()
+    send = RabbitDriver.send_parcels
+
+    async def held_up(self: RabbitDriver, parcels: Sequence[Parcel]) -> Sequence[Receipt]:
+        sending.set()
+        await full.wait()
+        return await send(self, parcels)
+
+    await driver.open()
+    consumer = await driver.subscribe(queue, prefetch=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(RabbitDriver, "send_parcels", held_up)
+        receiving = asyncio.ensure_future(consumer.receive(1, 10))
+        await sending.wait()
+        receiving.cancel()
+        await asyncio.wait([receiving])
+        releasing = asyncio.ensure_future(consumer.release([]))
+        await asyncio.sleep(0)
+    await driver.send([Outgoing(b"{}", "m-2", queue="billing")])
+    full.set()
+    await releasing
+    async with asyncio.timeout(10):
+        while (await driver.inspect(["billing"]))[0].ready != 2:  # noqa: ASYNC110  the broker's
+            await asyncio.sleep(0.05)
+    await driver.close()

@@ -101,6 +101,8 @@ class RabbitSubscription(Subscription):
         return stale
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
+        while self._errands:  # what they cannot send again is handed over, and goes back as well
+            await asyncio.wait(self._errands)
         ours, _ = self._ours(deliveries)
         if (ours or not deliveries) and not self._is_ended():
             self._channel.check_open()
