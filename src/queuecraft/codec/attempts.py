@@ -43,7 +43,7 @@ def attempts(headers: Mapping[str, Any]) -> tuple[Attempt, ...]:
         return ()
     try:
         told = _decoder.decode(value)[-KEPT:]
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):  # also of bytes that are no text
         return ()
     return tuple(Attempt(each.at, each.attempt, trim(each.error, LONGEST)) for each in told)
 
