@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -169,7 +170,23 @@ async def test_a_close_that_is_given_up_before_the_server_knows_how_is_carried_o
         assert ids(await received(other)) == ["m-1"]
 
 
-async def give_up(closing: asyncio.Task[None], proxy: Proxy) -> None:
+@MODES
+async def test_a_subscribe_that_is_given_up_leaves_no_consumer_behind(
+    place: Place, mode: str
+) -> None:
+    with Proxy.to(place.url) as proxy:
+        driver = await place.driver(mode, url=proxy.url(place.url))
+        await driver.declare(Queue("billing"))
+        first = await driver.subscribe(Queue("billing"), prefetch=1)  # the scripts are known by now
+        proxy.delay(3600, to="client")
+        await give_up(asyncio.create_task(driver.subscribe(Queue("billing"), prefetch=1)), proxy)
+        await first.close()
+        async with asyncio.timeout(10):
+            while (await driver.inspect(["billing"]))[0].consumers:  # noqa: ASYNC110  the server's
+                await asyncio.sleep(0.05)
+
+
+async def give_up(closing: asyncio.Task[Any], proxy: Proxy) -> None:
     """Cancel a close that waits for the server, which answers after that."""
     for _ in range(5):
         await asyncio.sleep(0)

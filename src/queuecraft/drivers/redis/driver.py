@@ -175,7 +175,11 @@ class RedisDriver(Driver):
         consumer = f"{session.name}-{self._consumers}"
         lease = round(LEASE * 1000)
         arguments: list[Argument] = [queue.name, session.name, consumer, lease, prefetch]
-        kept = await self._eval("subscribe", scripts.JOIN, arguments, queue.name)
+        try:
+            kept = await self._eval("subscribe", scripts.JOIN, arguments, queue.name)
+        except BaseException:  # also of one that is cancelled: the server may know this consumer
+            self._leaving[session.name, queue.name, consumer] = None
+            raise
         kind = self._kinds()[kept.decode()]
         subscription = kind(self, client, queue, consumer, prefetch)
         self._subscriptions[subscription] = None
