@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 from queuecraft import NoRetry, QueueCraft, failpoints
 from queuecraft.admin import UnknownQueue
-from queuecraft.drivers.base import Outgoing, Queue
+from queuecraft.drivers.base import Outgoing, Queue, QueueInfo
 from queuecraft.model.errors import ConfigError, ConnectionLost, QueueError
 from queuecraft.model.types import HeaderValue
 from queuecraft.pipeline import capture as capturing
@@ -344,10 +345,45 @@ async def test_large_payloads_make_smaller_segments(
     qc: QueueCraft, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(capturing, "BYTES", 30)
-    monkeypatch.setattr(tap, "AT_ONCE", 2)
     await publish(qc, *range(9))  # of seven bytes each
-    assert (await capture(qc, "tap", lake, once=True)).segments == 2
+    assert (await capture(qc, "tap", lake, once=True)).segments == 3
+    assert all(
+        sum(row["size"] for row in pq.ParquetFile(path).read().to_pylist()) <= 30
+        for path in files(lake)
+    )
     assert ids(lake) == [f"m-{n}" for n in range(9)]
+
+
+async def test_large_messages_among_small_ones_make_a_segment_of_their_own(
+    qc: QueueCraft, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capturing, "BYTES", 30)
+    monkeypatch.setattr(capturing, "LARGE", 1)
+    await publish(qc, 1)
+    for n in (2, 3, 4):
+        await qc.publish("order.placed", {"n": "x" * 40}, message_id=f"m-{n}")
+    await publish(qc, 5, 6)
+    assert (await capture(qc, "tap", lake, once=True)).segments == 5
+    assert ids(lake) == [f"m-{n}" for n in range(1, 7)]
+
+
+async def test_of_large_messages_no_more_are_asked_for_than_fit(
+    qc: QueueCraft, lake: Lake, driver: FaultyDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capturing, "BYTES", 1000)
+    monkeypatch.setattr(capturing, "LARGE", 500)
+    asked: list[int] = []
+    receive = tap.Tap.receive
+
+    async def noted(self: tap.Tap, limit: int, wait: float) -> Any:
+        asked.append(limit)
+        return await receive(self, limit, wait)
+
+    monkeypatch.setattr(tap.Tap, "receive", noted)
+    for n in range(20):
+        await qc.publish("order.placed", "x" * 198, message_id=f"m-{n}")  # of 200 bytes each
+    assert (await capture(qc, "tap", lake, once=True)).segments == 4
+    assert asked[:5] == [2, 3, 5, 5, 5]
 
 
 async def test_no_more_is_held_than_fits_in_a_segment(qc: QueueCraft, lake: Lake) -> None:
@@ -466,6 +502,52 @@ async def test_once_waits_for_what_another_holds(qc: QueueCraft, lake: Lake) -> 
     assert ids(lake) == ["m-2", "m-1"]
 
 
+async def test_once_waits_for_another_where_the_broker_does_not_say_what_that_holds(
+    qc: QueueCraft, lake: Lake, driver: FaultyDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inspect = driver.inspect
+
+    async def unsaid(queues: Sequence[str] | None = None) -> Sequence[QueueInfo]:
+        return [replace(info, in_flight=None) for info in await inspect(queues)]
+
+    monkeypatch.setattr(driver, "inspect", unsaid)
+    await publish(qc, 1, 2)
+    other = await driver.subscribe(Queue("tap"), prefetch=1)
+    assert await other.receive(1, 1)
+    seen = asyncio.Event()
+    task = asyncio.create_task(
+        capture(qc, "tap", lake, once=True, force=True, progress=lambda _: seen.set())
+    )
+    await seen.wait()
+    await asyncio.sleep(4 * capturing.EMPTY)
+    assert not task.done()
+    await other.close()
+    assert (await task).rows == 2
+    assert sorted(ids(lake)) == ["m-1", "m-2"]
+
+
+async def test_asked_to_stop_in_an_outage_once_ends_too(
+    qc: QueueCraft, lake: Lake, driver: FaultyDriver
+) -> None:
+    stop = asyncio.Event()
+    losing: list[asyncio.Task[None]] = []
+
+    def lose(_: Captured) -> None:
+        driver.refuse(opens=1_000_000)
+        losing.append(asyncio.create_task(driver.drop()))
+
+    await publish(qc, 1)
+    task = asyncio.create_task(capture(qc, "tap", lake, once=True, stop=stop, progress=lose))
+    await until(lambda: _is_in(qc, "reconnecting"))
+    stop.set()
+    assert (await asyncio.wait_for(task, 5)).rows == 1
+    driver.heal()
+
+
+async def _is_in(qc: QueueCraft, state: str) -> bool:
+    return qc.connection_state == state
+
+
 # -- what goes wrong -------------------------------------------------------------------------------
 
 
@@ -490,7 +572,8 @@ async def test_a_connection_lost_while_receiving_costs_nothing(
         await driver.drop()
         await publish(qc, 3)
         await until(lambda: _held(qc, 3))
-    assert sorted(ids(lake)) == ["m-1", "m-2", "m-3"], "each once: what was void was not written"
+    archived = sorted(ids(lake))
+    assert archived == ["m-1", "m-1", "m-2", "m-2", "m-3"], "what was held, and what came again"
     assert await ready(qc) == []
 
 

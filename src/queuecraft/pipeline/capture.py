@@ -13,18 +13,20 @@ from queuecraft.drivers.base import Delivery, Traits
 from queuecraft.failpoints import failpoint
 from queuecraft.model.errors import ConfigError, QueueError, UnsupportedFeature
 from queuecraft.model.settings import Settings
+from queuecraft.model.types import T
 from queuecraft.pipeline.archive import archived
 from queuecraft.pipeline.arrow import require_arrow
 from queuecraft.pipeline.lake import Lake
 from queuecraft.pipeline.replayed import Replayed
 from queuecraft.pipeline.segments import new_place, write_segment
-from queuecraft.pipeline.tap import Left, Tap, undisturbed
+from queuecraft.pipeline.tap import Tap, undisturbed
 
 ROWS: Final = 20_000
 SECONDS: Final = 10.0
 LONGEST: Final = 900.0  # of them on RabbitMQ, which takes back what is held for half an hour
 MOST: Final = 65_535  # messages that RabbitMQ gives out before it is told of any
 BYTES: Final = 64 << 20  # of payloads in one segment
+LARGE: Final = 1 << 20  # bytes of a message, before anything is known of their size
 IDLE: Final = 30.0  # seconds one receive waits; only a bound, a message wakes it
 EMPTY: Final = 0.25  # seconds without a message after which a queue may be empty
 LINGER: Final = 5.0  # seconds in which a consumer that has died is still counted, at most
@@ -137,6 +139,7 @@ class _Run:
         self._replayed = None if replayed else Replayed(lake)
         self._stop = stop
         self._progress = progress
+        self._typical = LARGE  # bytes of a message, as far as is known
 
     async def until_stopped(self) -> None:
         """Go on for as long as nobody says otherwise."""
@@ -151,7 +154,7 @@ class _Run:
             if drained and not batch:  # looked twice: what is on its way to us is in no count
                 return
             await self._keep(batch)
-            drained = await self._tap.drained()
+            drained = await self._unless_stopped(self._tap.drained(), False)
 
     async def _gather(self, patience: float) -> list[Delivery]:
         """The messages of the next segment: as many as there is room for, or as have come when
@@ -159,41 +162,42 @@ class _Run:
         batch: list[Delivery] = []
         size = 0
         until: float | None = None
-        while len(batch) < self._rows and size < BYTES and not self._stop.is_set():
+        while (room := self._room(len(batch), size)) > 0 and not self._stop.is_set():
             now = self._clock.monotonic()
             wait = patience if until is None else min(patience, until - now)
             if wait <= 0:
                 break
             try:
-                got = await self._unless_stopped(self._tap.receive(self._rows - len(batch), wait))
-            except Left:  # rather twice than never
-                await self._keep(batch)
-                got = None
+                got = await self._unless_stopped(self._tap.receive(room, wait), ())
             except QueueError:  # perhaps the queue is gone, and there is nowhere to go back to
                 await self._keep(batch)
                 raise
-            if got is None:  # what was held is no longer ours
+            if got is None:  # perhaps nobody will have it again: rather twice than never
+                await self._keep(batch)
                 batch, size, until = [], 0, None
             elif not got:
                 break
             else:
                 batch += got
-                size += sum(len(each.sent.body) for each in got)
+                size += _size(got)
+                self._typical = max(1, size // len(batch))
                 until = until or now + self._seconds
         return batch
 
-    async def _unless_stopped(
-        self, receiving: Coroutine[Any, Any, Sequence[Delivery] | None]
-    ) -> Sequence[Delivery] | None:
-        """What is received; nothing if it is to end before anything is."""
-        tasks = asyncio.ensure_future(receiving), asyncio.ensure_future(self._stop.wait())
+    def _room(self, held: int, size: int) -> int:
+        """How many more messages a segment has room for, by the size of those before."""
+        return min(self._rows - held, max(not held, (BYTES - size) // self._typical))
+
+    async def _unless_stopped(self, asking: Coroutine[Any, Any, T], otherwise: T) -> T:
+        """The answer; something else if it is to end before there is one."""
+        tasks = asyncio.ensure_future(asking), asyncio.ensure_future(self._stop.wait())
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-        return () if tasks[0].cancelled() else tasks[0].result()
+        return otherwise if tasks[0].cancelled() else tasks[0].result()
 
     async def _keep(self, batch: Sequence[Delivery]) -> None:
         if batch:
@@ -203,16 +207,16 @@ class _Run:
         kept = batch
         if self._replayed is not None:
             kept = await asyncio.to_thread(self._replayed.without, batch)
-        size = sum(len(each.sent.body) for each in kept)
-        if kept:
+        segments = _cut(kept)
+        for some in segments:
             failpoint("capture.before_segment")
-            await asyncio.to_thread(self._write, kept)
+            await asyncio.to_thread(self._write, some)
         failpoint("capture.before_ack")
         state = self.state
         self.state = Captured(
             rows=state.rows + len(kept),
-            segments=state.segments + bool(kept),
-            size=state.size + size,
+            segments=state.segments + len(segments),
+            size=state.size + _size(kept),
             replayed=state.replayed + len(batch) - len(kept),
         )
         if self._progress is not None:
@@ -223,6 +227,25 @@ class _Run:
     def _write(self, batch: Sequence[Delivery]) -> None:
         now = self._clock.now()
         write_segment(self._lake, archived(batch, now), place=new_place("captured", now))
+
+
+def _cut(batch: Sequence[Delivery]) -> list[Sequence[Delivery]]:
+    """Messages in order, as many together as a segment may hold: where some are large, far more may
+    have come than were expected."""
+    pieces: list[Sequence[Delivery]] = []
+    start = size = 0
+    for at, each in enumerate(batch):
+        if at > start and size + len(each.sent.body) > BYTES:
+            pieces.append(batch[start:at])
+            start, size = at, 0
+        size += len(each.sent.body)
+    if start < len(batch):
+        pieces.append(batch[start:])
+    return pieces
+
+
+def _size(batch: Sequence[Delivery]) -> int:
+    return sum(len(each.sent.body) for each in batch)
 
 
 def _check_keeps(traits: Traits, settings: Settings, seconds: float, *, force: bool) -> None:

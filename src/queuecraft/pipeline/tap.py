@@ -8,7 +8,15 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from queuecraft.clock import Clock
-from queuecraft.drivers.base import ConnectionLost, Delivery, Driver, Queue, Subscription
+from queuecraft.drivers.base import (
+    ConnectionLost,
+    Delivery,
+    Driver,
+    Queue,
+    QueueInfo,
+    Subscription,
+    Traits,
+)
 from queuecraft.model.errors import (
     ConfigError,
     QueueError,
@@ -20,11 +28,6 @@ from queuecraft.runtime.connection import Connection
 AT_ONCE: Final = 1000  # messages received, and acknowledged, in one call
 AGAIN: Final = 1.0  # seconds before a queue that cannot be consumed is asked for again
 LASTING: Final = (ConfigError, TopologyMismatch, UnsupportedFeature)  # however often it is tried
-
-
-class Left(Exception):
-    """The subscription was given up, though the broker is there. What it held should come again,
-    but of a queue that was made anew meanwhile nobody else may have it."""
 
 
 class Tap:
@@ -50,9 +53,10 @@ class Tap:
         self._not_before = 0.0
 
     async def receive(self, limit: int, wait: float) -> Sequence[Delivery] | None:
-        """Messages, or none within so many seconds; None when the connection was lost: then the
-        broker gives every message again that was held. Raises `Left` when the subscription alone
-        was, and `QueueError` if the queue is gone or trying again is of no use."""
+        """Messages, or none within so many seconds; None when the connection or the subscription
+        was lost. What was held is not ours any more, and most often comes again: not if the queue
+        was made anew, the broker came back without it, or it keeps nothing. Raises `QueueError` if
+        the queue is gone or trying again is of no use."""
         try:
             if self._subscription is None:
                 await self._join()
@@ -65,7 +69,6 @@ class Tap:
             self._lost(error)
         except QueueError as error:
             await self._leave(error)
-            raise Left from error
         return None
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
@@ -88,7 +91,14 @@ class Tap:
         except ConnectionLost as error:
             self._connection.lost(driver, error)
             return False
-        return not any(info.ready or info.in_flight for info in infos)
+        return not any(info.ready or self._is_held(info, driver.traits) for info in infos)
+
+    def _is_held(self, info: QueueInfo, traits: Traits) -> bool:
+        """Whether another may hold some of it: where the broker does not say how much, whoever
+        consumes it may."""
+        if info.in_flight is None and traits.tells_held:
+            return (info.consumers or 0) > (self._subscription is not None)
+        return bool(info.in_flight)
 
     async def close(self) -> None:
         """Give back what is held."""
