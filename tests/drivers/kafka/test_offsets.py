@@ -38,6 +38,14 @@ class Partition(RuleBasedStateMachine):
         assert self.progress.take(offset)
         self.held.add(offset)
 
+    @precondition(lambda self: not self.again)
+    @rule(hole=st.integers(0, 3))
+    def is_read_to_its_end(self, hole: int) -> None:
+        self.end += hole
+        self.progress.read_to(self.end)
+        assert not self.progress.read_to(self.end)
+        assert self.progress.mark == min(self.held, default=self.end)
+
     @precondition(lambda self: self.again)
     @rule(data=st.data())
     def some_come_again(self, data: st.DataObject) -> None:
@@ -157,3 +165,32 @@ def test_a_partition_of_unknown_beginning_begins_with_its_first_record() -> None
     assert progress.mark == 40
     progress.finish([40])
     assert progress.mark == 41
+
+
+def test_an_empty_partition_of_unknown_beginning_begins_where_it_ends() -> None:
+    progress = Progress(-1)
+    assert not progress.read_to(0)
+    assert progress.mark == -1
+    assert progress.read_to(3)
+    assert progress.mark == 3
+    assert progress.take(3)
+    assert (progress.mark, progress.held) == (3, 1)
+
+
+def test_an_end_passes_nothing_that_is_held_and_tells_it_to_who_comes_next() -> None:
+    progress = Progress(10)
+    assert all(progress.take(offset) for offset in (10, 11))
+    progress.finish([11])
+    assert progress.read_to(14)
+    assert (progress.mark, progress.held) == (10, 1)
+    assert noted(10, progress.note()) == [11, 12, 13]
+    progress.finish([10])
+    assert progress.mark == 14
+
+
+@pytest.mark.parametrize("end", [3, 10, 12])
+def test_an_end_that_is_not_beyond_what_was_read_says_nothing(end: int) -> None:
+    progress = Progress(10)
+    assert all(progress.take(offset) for offset in (10, 11))
+    assert not progress.read_to(end)
+    assert (progress.mark, progress.held) == (10, 2)

@@ -84,6 +84,7 @@ class Member:
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
                 "auto.offset.reset": "earliest",
+                "enable.partition.eof": True,  # once, not for each record
                 "queued.min.messages": 10_000,
                 "fetch.error.backoff.ms": 50,
                 "fetch.queue.backoff.ms": 5,  # a second by default, when enough has been fetched
@@ -137,6 +138,9 @@ class Member:
                     break
                 record = consumer.poll(min(pause, left))
             if record is not None:
+                if record.error() is not None:
+                    self._take([record])  # at once: its partition may be given away in `consume`
+                    continue
                 records = [record, *consumer.consume(limit - 1, 0)]
                 self.plenty = len(records) == limit
                 if self.plenty:
@@ -212,7 +216,10 @@ class Member:
         while records:
             record = records.pop()  # so that what is made of its headers ends with it, uncollected
             if (error := record.error()) is not None:
-                _look_at(error)
+                if error.code() == KafkaError._PARTITION_EOF:
+                    self._at_end(record)
+                else:
+                    _look_at(error)
                 continue
             if record.partition() != partition or record.topic() != topic:
                 topic, partition = record.topic(), record.partition()
@@ -236,6 +243,15 @@ class Member:
                 self.silent.add(each)
         self._hold_up(each for each in seen if each.progress.gap > MOST_AHEAD)
         return taken
+
+    def _at_end(self, record: Message) -> None:
+        """A partition was read to its end, which is beyond its last record if that was of a
+        transaction, or if more were that were aborted."""
+        if self.failed is not None:
+            return  # records that came with the failure may have been lost here
+        place = self._places.get((record.topic() or "", record.partition() or 0))
+        if place is not None and place.progress.read_to(record.offset() or 0):
+            self.commits.add(place)
 
     def _hold_up(self, places: Iterable[Place]) -> None:
         """Take no more of these for now."""

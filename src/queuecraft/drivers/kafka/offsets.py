@@ -63,6 +63,26 @@ class Progress:
         self._skip()
         return False
 
+    def read_to(self, end: int) -> bool:
+        """All records before this were taken, or will never be; whether that is news.
+
+        >>> progress = Progress(10)
+        >>> progress.take(10), progress.read_to(12), progress.mark
+        (True, True, 10)
+        >>> progress.finish([10]), progress.mark
+        (True, 12)
+        """
+        if end <= max(self._next, 0):
+            return False
+        if self.mark < 0:  # nothing has come, from the beginning on
+            self.mark = end
+        else:
+            self._early -= self._within(self._next, end)
+            self._close(self._next, end)
+        self._next = end
+        self._skip()
+        return True
+
     def finish(self, offsets: Sequence[int]) -> bool:
         """These, which are held, need not come again; whether the mark has moved."""
         before = self.mark
