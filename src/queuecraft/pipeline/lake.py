@@ -46,3 +46,8 @@ class Lake:
     def replays(self) -> Path:
         """A folder for each replay: its plan and what of it is done."""
         return self.root / "replays"
+
+    @property
+    def horizon(self) -> Path:
+        """A file that says what has expired: not with the checkpoints, which may be removed."""
+        return self.root / "horizon.json"

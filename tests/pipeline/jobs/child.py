@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[3]
 NOW = datetime(2026, 3, 20, tzinfo=UTC)
+OLD = 17.5 * 86_400
 
 
 def expire_all(spark: SparkSession, lake: Lake) -> object:
-    return expire(spark, lake, older_than=17.5 * 86_400, now=NOW)
+    return expire(spark, lake, older_than=OLD, now=NOW)
 
 
 JOBS: dict[str, Callable[[SparkSession, Lake], object]] = {

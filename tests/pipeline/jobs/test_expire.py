@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queuecraft.model.errors import ConfigError
+from queuecraft.pipeline.horizon import horizon
 from queuecraft.pipeline.jobs.expire import expire
 from queuecraft.pipeline.jobs.ingest import ingest
 from queuecraft.pipeline.jobs.passed import passed_segments
 from queuecraft.pipeline.lake import Lake
 from queuecraft.pipeline.schemas import DEAD_LETTERS, EVENTS, GROWTH, MESSAGES, THROUGHPUT
+from queuecraft.testing.failpoints import Failed, failing
 from tests.pipeline.rows import (
     at,
     business,
@@ -82,6 +84,26 @@ def test_what_is_old_goes(spark: SparkSession, lake: Lake) -> None:
     assert (again.segments, again.partitions, again.size) == (0, {}, 0)
     assert ingest(spark, lake).rows == 1
     assert "not ingested" in ids(lake)
+
+
+def test_how_far_back_the_lake_reaches_is_written_down_before_anything_goes(
+    spark: SparkSession, lake: Lake
+) -> None:
+    before = {path: path.stat().st_size for path in lake.root.rglob("*") if path.is_file()}
+    expire(None, lake, older_than=30 * DAY, dry_run=True, now=NOW)
+    expire(spark, lake, older_than=30 * DAY, dry_run=True, now=NOW)
+    expire(spark, lake, older_than=60 * DAY, now=NOW)  # nothing is as old as that
+    assert {path: path.stat().st_size for path in lake.root.rglob("*") if path.is_file()} == before
+    assert horizon(lake) is None
+
+    with failing("expire.before_forgetting"), pytest.raises(Failed):
+        expire(spark, lake, older_than=30 * DAY, now=NOW)
+    assert horizon(lake) == NOW - timedelta(days=30)
+    assert all(path.exists() for path in before)
+
+    expire(spark, lake, older_than=35 * DAY, now=NOW)
+    assert ids(lake) == {"delayed", "new"}
+    assert horizon(lake) == NOW - timedelta(days=30), "it does not come back"
 
 
 def test_what_another_stream_has_read_and_ingest_has_not_stays(tmp_path: Path) -> None:

@@ -8,16 +8,18 @@ import shutil
 import signal
 import time
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 import queuecraft.pipeline.jobs
+from queuecraft.pipeline.horizon import horizon
 from queuecraft.pipeline.jobs.ingest import ingest
 from queuecraft.pipeline.lake import Lake
 from queuecraft.pipeline.schemas import MESSAGES, SEGMENTS, TABLES
-from tests.pipeline.jobs.child import JOBS, job
+from tests.pipeline.jobs.child import JOBS, NOW, OLD, job
 from tests.pipeline.rows import business, in_segments, segment_rows, table_rows, write_rows
 
 if TYPE_CHECKING:
@@ -138,7 +140,11 @@ def expired(spark: SparkSession, ingested: Lake, tmp_path_factory: pytest.TempPa
 def test_expire_can_die_anywhere(
     spark: SparkSession, ingested: Lake, expired: Lake, tmp_path: Path, point: str
 ) -> None:
-    comes_back_from(spark, "expire", copy(ingested, tmp_path), expired, point)
+    lake = copy(ingested, tmp_path)
+    dies("expire", lake, point)
+    assert horizon(lake) == NOW - timedelta(seconds=OLD)
+    JOBS["expire"](spark, lake)
+    assert everything(lake) == everything(expired)
 
 
 @pytest.mark.faults

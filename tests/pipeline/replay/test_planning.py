@@ -13,7 +13,9 @@ from pyspark.sql import functions as f
 
 from queuecraft import ConfigError, QueueError
 from queuecraft.pipeline.lake import Lake
+from queuecraft.pipeline.replay import planning
 from queuecraft.pipeline.replay.ledger import Ledger
+from queuecraft.pipeline.replay.order import numbered
 from queuecraft.pipeline.replay.plan import Plan
 from queuecraft.pipeline.replay.planning import found, plan
 from queuecraft.pipeline.replay.question import Question
@@ -109,6 +111,73 @@ def test_columns_are_set_and_functions_applied_before_it_is_written(
         ("m-00004", "m-00004", 7, b'{"N":4}'),
     ]
     assert made.chunks == [2]
+
+
+BY_CHANCE = "cast(reflect('java.lang.Math', 'random') as double)"
+
+
+@pytest.fixture
+def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """A lake with more messages than are brought into order in one go."""
+    monkeypatch.setattr(planning, "STRETCH", 20)
+    return archive(tmp_path / "lake", [captured(n) for n in range(100)])
+
+
+def by_chance(messages: DataFrame) -> DataFrame:
+    """Leave out some, others each time; as does one that asks a service."""
+    return messages.where(f"{BY_CHANCE} < 0.5")
+
+
+def none(messages: DataFrame) -> DataFrame:
+    return messages.where("false")
+
+
+@pytest.mark.parametrize(
+    ("values", "transform"),
+    [
+        ({}, by_chance),
+        ({"published_at": f"timestamp_seconds(1e9 * {BY_CHANCE})"}, None),
+        ({"published_at": "null"}, None),
+        ({"priority": "7"}, None),
+        ({}, None),
+    ],
+    ids=["a transform", "an expression", "no times", "always the same", "unchanged"],
+)
+def test_what_is_not_the_same_each_time_is_asked_for_once(
+    spark: SparkSession, many: Lake, values: dict[str, str], transform: planning.Transform | None
+) -> None:
+    made = plan(spark, many, Question(set=values, canary=7, chunk=10), transform=transform)
+    written = rows(many, made)
+    assert [row["position"] for row in written] == list(range(len(written)))
+    by_chunk = [0] * len(made.chunks)
+    for row in written:
+        by_chunk[int(str(row["chunk"]))] += 1
+    assert by_chunk == made.chunks
+    assert len({row["message_id"] for row in written}) == made.messages == len(written)
+    assert len(written) == 100 or transform is not None
+    folder = Ledger.of(many, made.id).folder
+    assert sorted(path.name for path in folder.iterdir()) == ["plan", "plan.json"]
+
+
+def test_of_many_messages_a_transform_may_leave_none(spark: SparkSession, many: Lake) -> None:
+    assert plan(spark, many, transform=none).messages == 0
+    assert list(many.replays.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["position + 1", "position div 2 * 2", "null", "-position"])
+def test_a_plan_that_does_not_add_up_is_no_plan(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    before = list(lake.replays.glob("*"))
+
+    def otherwise(messages: DataFrame, between: Sequence[int]) -> DataFrame:
+        wrong = f.expr(place).cast("bigint")
+        return numbered(messages, between).withColumn("position", wrong)
+
+    monkeypatch.setattr(planning, "numbered", otherwise)
+    with pytest.raises(QueueError, match=r"5 messages .* do not add up; .* plan the replay anew"):
+        plan(spark, lake, Question(canary=2, chunk=2))
+    assert list(lake.replays.glob("*")) == before
 
 
 def test_what_cannot_be_planned_is_told_and_leaves_nothing_behind(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from queuecraft.failpoints import failpoint
 from queuecraft.model.errors import ConfigError
+from queuecraft.pipeline.horizon import move_horizon
 from queuecraft.pipeline.jobs.alone import alone
 from queuecraft.pipeline.jobs.hours import Hour, Hours, folder_of
 from queuecraft.pipeline.jobs.passed import passed_segments
@@ -61,7 +62,8 @@ def expire(
 ) -> Expired:
     """Remove what is older than so many seconds: segments by the date they were written, messages
     by the hour of birth once nothing happened to any of them since, counts by their minutes.
-    Segments that are not ingested stay. A dry run only counts, and needs no Spark.
+    Segments that are not ingested stay. A dry run only counts, and needs no Spark. Before anything
+    goes, it is written down in the lake how far back it reaches from then on.
 
     Raises `ConfigError` for less than an hour: that would be a mistake.
     """
@@ -69,7 +71,8 @@ def expire(
         raise ConfigError(f"older_than={older_than}: nothing younger than an hour is removed")
     if spark is None and not dry_run:
         raise ConfigError("only a dry run can do without Spark")
-    before = (now or datetime.now(UTC)) - timedelta(seconds=older_than)
+    now = now or datetime.now(UTC)
+    before = now - timedelta(seconds=older_than)
     with alone(lake) as lake:
         sweep_tables(lake)
         hours = Hours(lake)
@@ -89,6 +92,8 @@ def expire(
             return expired
         prepare(spark)
         if removes:
+            # A kill from here on is on the safe side: some of what is still there counts as gone.
+            move_horizon(lake, before, now)
             failpoint("expire.before_forgetting")
             hours.forget(gone, horizon)
             failpoint("expire.after_forgetting")

@@ -247,5 +247,5 @@ def _write(path: Path, value: object) -> None:
 def _read(path: Path, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, ValueError) as error:  # no JSON, nothing of that kind, or no UTF-8
         raise QueueError(f"{path} cannot be read: {error}; plan the replay anew") from None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 STRETCH = 100_000  # messages that are brought into order in one go
 
 
-def bounds(messages: DataFrame, count: int, stretch: int = STRETCH) -> list[int]:
+def bounds(messages: DataFrame, count: int, stretch: int) -> list[int]:
     """Times, in microseconds, that part the messages into stretches of about that many. Which they
     are does not change the order, only how many cores share the work."""
     parts = min(1000, -(-count // stretch))
@@ -23,7 +23,7 @@ def bounds(messages: DataFrame, count: int, stretch: int = STRETCH) -> list[int]
         return []
     shares = [part / parts for part in range(1, parts)]
     (row,) = messages.agg(f.percentile_approx(_micros(), shares, 100 * parts).alias("at")).collect()
-    return sorted(set(row["at"]))
+    return sorted(set(row["at"] or ()))  # none of them may have a time
 
 
 def numbered(messages: DataFrame, between: Sequence[int]) -> DataFrame:

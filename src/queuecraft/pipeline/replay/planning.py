@@ -19,7 +19,7 @@ from queuecraft.pipeline.replay.choice import addressed, chosen
 from queuecraft.pipeline.replay.expression import quiet, reason, with_values
 from queuecraft.pipeline.replay.job import interruptible
 from queuecraft.pipeline.replay.ledger import Ledger, new_id
-from queuecraft.pipeline.replay.order import bounds, chunked, numbered
+from queuecraft.pipeline.replay.order import STRETCH, bounds, chunked, numbered
 from queuecraft.pipeline.replay.plan import Example, Line, Plan
 from queuecraft.pipeline.replay.question import Question
 from queuecraft.pipeline.replay.table import MESSAGE, PLAN
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     Transform: TypeAlias = Callable[[DataFrame], DataFrame]
 
+CHOSEN, CHANGED = "chosen", "changed"  # what is kept apart while a plan is made
 EXAMPLES = 5
 SHOWN = 200  # characters of a payload
 
@@ -67,7 +68,8 @@ def plan(
         shutil.rmtree(ledger.folder, ignore_errors=True)
         raise
     finally:
-        shutil.rmtree(ledger.folder / "chosen", ignore_errors=True)
+        for name in (CHOSEN, CHANGED):
+            shutil.rmtree(ledger.folder / name, ignore_errors=True)
 
 
 def archive(spark: SparkSession, lake: Lake, source: Table = EVENTS) -> DataFrame:
@@ -113,10 +115,8 @@ def _written(
     transform: Transform | None,
 ) -> Plan:
     # Kept apart first: an expensive choice, made once, gives the same to all that follows.
-    place = str((ledger.folder / "chosen").absolute())
     with _telling(question):
-        meant.select(*MESSAGE.names).write.parquet(place)
-    staged = spark.read.schema(MESSAGE.spark).parquet(place)
+        staged = _kept_apart(spark, ledger, CHOSEN, meant)
     messages = staged.where(f.col("payload").isNotNull())
     (counts,) = staged.agg(f.count("*").alias("all"), f.count("payload").alias("whole")).collect()
     count, missing = counts["whole"], counts["all"] - counts["whole"]
@@ -135,8 +135,15 @@ def _written(
     )
     if count:
         with _telling(question):
-            _put_in_order(_changed(messages, question, transform), count, result, ledger)
+            messages = _changed(messages, question, transform)
+            if count > STRETCH and (question.set or transform is not None):
+                # It is looked at several times, and a service that is asked, or rand(), may say
+                # something else each time: then two would get one place, and the last none.
+                messages = _kept_apart(spark, ledger, CHANGED, messages)
+                count = messages.count()
+            _put_in_order(messages, count, result, ledger)
         written = spark.read.schema(PLAN.spark).parquet(str(ledger.table.absolute()))
+        _add_up(written)
         lines = _lines(written, now, question)
         result = replace(result, lines=lines, examples=_examples(ledger) if lines else ())
     if result.messages:
@@ -147,6 +154,13 @@ def _written(
     else:
         shutil.rmtree(ledger.folder)
     return result
+
+
+def _kept_apart(spark: SparkSession, ledger: Ledger, name: str, messages: DataFrame) -> DataFrame:
+    """The same messages, whatever they were made of would give the next time."""
+    place = str((ledger.folder / name).absolute())
+    messages.select(*MESSAGE.names).write.parquet(place)
+    return spark.read.schema(MESSAGE.spark).parquet(place)
 
 
 def _changed(messages: DataFrame, question: Question, transform: Transform | None) -> DataFrame:
@@ -173,7 +187,7 @@ def _changed(messages: DataFrame, question: Question, transform: Transform | Non
 
 def _put_in_order(messages: DataFrame, count: int, result: Plan, ledger: Ledger) -> None:
     question = result.question
-    ordered = numbered(messages, bounds(messages, count))
+    ordered = numbered(messages, bounds(messages, count, STRETCH))
     whole = ordered.withColumns(
         {"size": f.length("payload").cast("bigint"), "replay_id": f.lit(result.id)}
     )
@@ -185,6 +199,24 @@ def _put_in_order(messages: DataFrame, count: int, result: Plan, ledger: Ledger)
         .write.partitionBy("chunk")
         .parquet(str(ledger.table.absolute()))
     )
+
+
+def _add_up(written: DataFrame) -> None:
+    """See that every place in the order is taken, and taken once: what is in a chunk beyond the
+    last would never be sent."""
+    (row,) = written.agg(
+        f.count("*").alias("messages"),
+        f.count_distinct("position").alias("places"),
+        f.min("position").alias("first"),
+        f.max("position").alias("last"),
+    ).collect()
+    messages = row["messages"]
+    if messages and (row["places"], row["first"], row["last"]) != (messages, 0, messages - 1):
+        raise QueueError(
+            f"{messages:,} messages were written down, and their places in the order do not add "
+            "up; see to it that what changes them gives the same for the same message each time, "
+            "and plan the replay anew"
+        )
 
 
 def _lines(written: DataFrame, now: datetime, question: Question) -> tuple[Line, ...]:
