@@ -93,11 +93,13 @@ class Batch:
         while self._fills(slot, settler, intake) and (
             (left := until - consumer.clock.monotonic()) > 0
         ):
-            if intake.buffer and intake.buffer[0] is not offered and not intake.waking:
+            head = intake.buffer[0] if intake.buffer else None
+            if head is not offered and not intake.waking:
                 # What is not for this handler is not to wait for it. Once: where all who are there
                 # fill batches, they would wake each other for it without end.
-                offered = intake.buffer[0]
-                intake.nudge()
+                offered = head
+                if head is not None:
+                    intake.nudge()
             if not await intake.fetch(slot, left):
                 await intake.park_for(left)
             if slot.filling and not settler.void:
