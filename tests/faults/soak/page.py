@@ -41,8 +41,9 @@ $table
 - **waiting**: the most messages that waited at any time
 - **dead**: dead letters, all of messages whose handler fails every time
 - **memory, files, threads**: of a publisher and of a worker that nobody kills, in the middle \
-third of the time → in the last. The run fails if one grows by more than $memory MiB, \
-$files files or $threads threads
+third of the time → in the last: the median of memory, and as many files and threads as it had at \
+most for nine tenths of the time. The run fails if one grows by more than $memory MiB, $files \
+files or $threads threads
 
 ## Versions
 

@@ -68,14 +68,36 @@ def test_what_grows_all_the_time_is_told() -> None:
     leaking = [vitals(50 + at / 2, 20 + at // 3, 5 + at // 8) for at in range(60)]
     assert Growth.of("worker", leaking).complaints == [
         "worker: memory 64.8 → 74.8 MiB",
-        "worker: descriptors 29 → 36",
-        "worker: threads 8 → 11",
+        "worker: descriptors 32 → 39",
+        "worker: threads 9 → 12",
     ]
 
 
 def test_what_grows_at_first_and_then_no_more_is_no_leak() -> None:
     warming = [vitals(min(50, 10 + 4 * at), min(20, at)) for at in range(60)]
     assert Growth.of("worker", warming).complaints == []
+
+
+def reconnecting(rounds: int, lacking: int, leaked: int = 0) -> list[Vitals]:
+    """Of each ten looks at a worker on Kafka, one while it reconnects, and so many after that for
+    which it lacks a client that it has not needed yet."""
+    moment = vitals(descriptors=15, threads=9)
+    without = vitals(descriptors=50 + 5 * leaked, threads=31 + 4 * leaked)
+    whole = vitals(descriptors=55 + 5 * leaked, threads=35 + 4 * leaked)
+    return [moment, *[without] * lacking, *[whole] * (9 - lacking)] * rounds
+
+
+def test_a_client_that_is_there_now_less_and_now_more_of_the_time_is_no_leak() -> None:
+    looks = [*reconnecting(20, lacking=6), *reconnecting(10, lacking=2)]
+    assert Growth.of("worker", looks).complaints == []
+
+
+def test_a_client_that_stays_behind_is_a_leak_also_beside_one_that_comes_and_goes() -> None:
+    looks = [*reconnecting(22, lacking=2), *reconnecting(8, lacking=6, leaked=1)]
+    assert Growth.of("worker", looks).complaints == [
+        "worker: descriptors 55 → 60",
+        "worker: threads 35 → 39",
+    ]
 
 
 def test_a_loss_and_what_is_left_over_are_told() -> None:
