@@ -889,6 +889,32 @@ async def test_an_ack_does_not_wait_for_a_neighbour_that_takes_long() -> None:
             gate.open()
 
 
+@pytest.mark.parametrize("why", ["expired", "no handler"])
+@both
+async def test_what_ends_without_a_handler_does_not_wait_for_a_neighbour_that_takes_long(
+    why: str, inline: bool
+) -> None:
+    gate = Gate()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", prefetch=10, retry=NoRetry())
+        worker.on(number, gate.handle)
+        await worker.declare()
+        if why == "expired":
+            await stage.qc.publish(number, 1, ttl=5)
+            await stage.clock.advance(5)
+        else:
+            stranger = Outgoing(b"1", "m-1", routing_key="unheard.of", queue="numbers")
+            await stage.driver.send([stranger])
+        await stage.qc.publish(number, 2)
+        async with running(worker):
+            await gate.entered(1)
+            await stage.clock.advance(0.01)
+            now = await state(stage.driver, "numbers")
+            assert (now.in_flight, now.dead) == (1, 1)
+            gate.open()
+            await at_rest(stage.driver, "numbers", dead=1)
+
+
 # -- what a handler is given -------------------------------------------------------------------
 
 

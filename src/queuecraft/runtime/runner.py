@@ -92,6 +92,8 @@ class Runner:
                 call = await self._admission.examine(slot, delivery, settler)
                 if call is None:
                     slot.forget()
+                    if settler.waiting:  # the next handler may take long
+                        self._flush_soon()
                     continue
             slot.call = call
             try:
@@ -114,8 +116,8 @@ class Runner:
             slot.delivery = None
             if len(settler.acks) >= self._flush_at:
                 await self._flush(settler)
-            elif self._linger is None and not intake.closing:
-                self._linger = self._clock.call_later(LINGER, self._on_linger)
+            elif self._linger is None:
+                self._flush_soon()
 
     def close(self) -> None:
         """Nothing more is to be flushed later."""
@@ -186,6 +188,10 @@ class Runner:
         elif not settler.flushing:
             settler.flushing = True  # before another runner asks for the same
             _ = self._consumer.errands.start(self._consumer.flush_now(settler))
+
+    def _flush_soon(self) -> None:
+        if self._linger is None and not self._consumer.intake.closing:
+            self._linger = self._clock.call_later(LINGER, self._on_linger)
 
     def _on_linger(self) -> None:
         self._linger = None
