@@ -14,7 +14,17 @@ from queuecraft import ConfigError, Message, NoRetry, Retry
 from queuecraft.model.envelope import Delivery, Outgoing
 from queuecraft.runtime.lanes import Lanes
 from queuecraft.testing import Ledger
-from tests.runtime.consuming import AT_ONCE, Gate, at_rest, both, flowing, number, state, tidy
+from tests.runtime.consuming import (
+    AT_ONCE,
+    Gate,
+    at_rest,
+    both,
+    flowing,
+    number,
+    state,
+    tidy,
+    word,
+)
 from tests.runtime.support import Stage, eventually, ids, quiet, running
 
 
@@ -454,6 +464,22 @@ async def test_an_ack_timeout_retries_in_the_lane(inline: bool) -> None:
             await seen.wait_for(numbers=3)
             await at_rest(stage.driver, "numbers")
     assert seen.payloads() == [0, 0, 1]
+
+
+async def test_failures_of_one_message_are_not_those_of_another_with_the_same_id() -> None:
+    seen = Ledger()
+    async with tidy() as stage:
+        worker = stage.qc.worker("all", concurrency=4, prefetch=50, ordering="key")
+        worker.on(number, seen.failing("numbers", times=9)).on(word, seen.recording("words"))
+        async with running(worker):
+            await stage.qc.publish(number, 1, key="a", message_id="order-1")
+            for n in range(20):
+                await stage.clock.advance(1)
+                await stage.qc.publish(word, str(n), key="b", message_id="order-1")
+            await stage.clock.advance(30)
+            await at_rest(stage.driver, "all", dead=1)
+    assert seen.attempts("numbers") == [1, 2, 3, 4]
+    assert seen.attempts("words") == [1] * 20
 
 
 async def test_two_workers_on_one_ordered_queue_are_refused() -> None:

@@ -15,6 +15,7 @@ from queuecraft.runtime.connection import Connection
 from queuecraft.runtime.counters import Counters
 from queuecraft.runtime.facts import Facts, MessagesDelivered
 from queuecraft.runtime.lanes import Lanes
+from queuecraft.runtime.sameness import name_of
 from queuecraft.runtime.settle import Owner, Settler
 from queuecraft.runtime.slot import Slot
 
@@ -379,7 +380,7 @@ class Intake:
             return
         now = self._clock.monotonic()
         for delivery in got if lanes is None else lanes.admit(got):
-            due = known.pop(delivery.sent.id, now) if lanes is None else lanes.due(delivery)
+            due = known.pop(name_of(delivery), now) if lanes is None else lanes.due(delivery)
             if due > now:  # given back while it waited
                 self.wait(delivery, due)
             else:
@@ -463,11 +464,11 @@ class Intake:
 
     def _forget_waiting(self) -> None:
         now = self._clock.monotonic()
-        known = {id: due for id, due in self._not_before.items() if due > now}
+        known = {name: due for name, due in self._not_before.items() if due > now}
         for delivery, (timer, due) in self._waiting.items():
             timer.cancel()
             if self.lanes is None:
-                known[delivery.sent.id] = due
+                known[name_of(delivery)] = due
         self._not_before = known
         self._waiting.clear()
         self._since.clear()

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Set
 
 from queuecraft.model.envelope import Delivery
+from queuecraft.runtime.sameness import name_of
 
 REMEMBERED = 10_000  # messages whose failures are known; those that never came back are forgotten
 
@@ -13,8 +14,8 @@ REMEMBERED = 10_000  # messages whose failures are known; those that never came 
 class Lanes:
     """One lane for each key at work: the first of it runs, the rest wait behind.
 
-    Failures are kept by the id of the message, because what waits here for another try is given
-    back when the worker pauses or loses its connection, and comes again as another delivery.
+    Failures are kept by what a message is known by, because what waits here for another try is
+    given back when the worker pauses or loses its connection, and comes again as another delivery.
 
     >>> from queuecraft.model.envelope import Outgoing
     >>> one, two = (Delivery(Outgoing(b"", id, key="k"), "q") for id in ("m-1", "m-2"))
@@ -55,7 +56,7 @@ class Lanes:
             return None
         del self._all[delivery]
         if settled and self._failures:
-            self._failures.pop(delivery.sent.id, None)
+            self._failures.pop(name_of(delivery), None)
         key = delivery.sent.key
         if key is None:
             return None
@@ -78,8 +79,8 @@ class Lanes:
         """One that had joined others is done with; its lane still belongs to the first."""
         if delivery in self._all:
             del self._all[delivery]
-            if settled:
-                self._failures.pop(delivery.sent.id, None)
+            if settled and self._failures:
+                self._failures.pop(name_of(delivery), None)
 
     def rejoin(self, delivery: Delivery) -> None:
         """One that had joined others is to run again: first of those that wait."""
@@ -96,14 +97,19 @@ class Lanes:
 
     def failures(self, delivery: Delivery) -> int:
         """Failures since it was received, on top of those its header records."""
-        return self._failures.get(delivery.sent.id, (0, 0.0))[0]
+        return self._known(delivery)[0]
 
     def due(self, delivery: Delivery) -> float:
         """From when on it may be tried again."""
-        return self._failures.get(delivery.sent.id, (0, 0.0))[1]
+        return self._known(delivery)[1]
+
+    def _known(self, delivery: Delivery) -> tuple[int, float]:
+        if not self._failures:  # as most of the time: names cost
+            return 0, 0.0
+        return self._failures.get(name_of(delivery), (0, 0.0))
 
     def _remember(self, delivery: Delivery, failed: int, again: float) -> None:
-        self._failures[delivery.sent.id] = (failed, again)
+        self._failures[name_of(delivery)] = (failed, again)
         if len(self._failures) > REMEMBERED:
             del self._failures[next(iter(self._failures))]
 

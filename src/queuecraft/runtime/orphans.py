@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from queuecraft.clock import Clock
-from queuecraft.codec.headers import REPLAY_ID
 from queuecraft.model.envelope import Delivery
+from queuecraft.runtime.sameness import name_of
 
 REMEMBERED = 10_000
 FOR = 600.0  # seconds: what comes again does so soon, if it comes here at all
@@ -48,17 +48,17 @@ class Orphans:
         return bool(self._running or self._finished)
 
     def __contains__(self, delivery: Delivery) -> bool:
-        name = _name(delivery)
+        name = name_of(delivery)
         return name in self._running or name in self._finished
 
     def started(self, delivery: Delivery) -> None:
         """The connection broke while this message is being handled."""
-        if name := _name(delivery):
+        if name := name_of(delivery):
             self._running.setdefault(name, [])
 
     def finished(self, delivery: Delivery, *, success: bool = True) -> None:
         """The run has ended; only a success counts."""
-        name = _name(delivery)
+        name = name_of(delivery)
         waiting = self._running.pop(name, ())
         if success and name:
             self._finished[name] = self._clock.monotonic()
@@ -70,7 +70,7 @@ class Orphans:
 
     def wait(self, delivery: Delivery, tell: Tell) -> bool:
         """Whether a run of this message goes on; if so, `tell` is called at its end."""
-        waiting = self._running.get(_name(delivery))
+        waiting = self._running.get(name_of(delivery))
         if waiting is None:
             return False
         waiting.append(tell)
@@ -78,14 +78,4 @@ class Orphans:
 
     def adopt(self, delivery: Delivery) -> bool:
         """Whether a message that came again was handled already; each run counts once."""
-        return self._finished.pop(_name(delivery), None) is not None
-
-
-def _name(delivery: Delivery) -> str:
-    """What one message is known by. One that is sent back is not the one it was: perhaps it is to
-    be handled again although it was handled. Nor is another that somebody gave the same id."""
-    sent = delivery.sent
-    if not sent.id:
-        return ""
-    replay = sent.headers.get(REPLAY_ID) if sent.headers else None
-    return f"{sent.id}\0{sent.routing_key}\0{sent.timestamp}\0{replay!r}"
+        return self._finished.pop(name_of(delivery), None) is not None
