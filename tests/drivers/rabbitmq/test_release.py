@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from queuecraft.drivers.base import Outgoing, Queue, Receipt
+from queuecraft.drivers.base import ConnectionLost, Outgoing, Queue, Receipt
 from queuecraft.drivers.rabbitmq import drivers
 from queuecraft.drivers.rabbitmq.confirms import Parcel
 from queuecraft.drivers.rabbitmq.driver import RabbitDriver
@@ -73,3 +73,33 @@ async def test_a_release_waits_for_what_a_full_queue_does_not_take_once_more(
         while (await driver.inspect(["billing"]))[0].ready != 2:  # noqa: ASYNC110  the broker's
             await asyncio.sleep(0.05)
     await driver.close()
+
+
+async def test_a_release_that_cannot_send_again_says_so(
+    rabbitmq_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = Queue("billing")
+    crashed, driver, other = (drivers(Target(rabbitmq_url))[0] for _ in range(3))
+    await crashed.open()
+    await crashed.declare(queue)
+    await crashed.send([Outgoing(b"{}", "m-1", queue="billing")])
+    consumer = await crashed.subscribe(queue, prefetch=1)
+    assert await consumer.receive(1, 10)
+    await crashed.close()
+
+    await driver.open()
+    consumer = await driver.subscribe(queue, prefetch=1)
+    taken = await consumer.receive(1, 10)
+
+    async def cut(self: RabbitDriver, parcels: Sequence[Parcel]) -> Sequence[Receipt]:
+        raise ConnectionLost("the other connection is cut", broker="rabbitmq")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RabbitDriver, "send_parcels", cut)
+        with pytest.raises(ConnectionLost, match="is cut"):
+            await consumer.release(taken)
+    await driver.close()  # as it is when a connection was lost
+    await other.open()
+    again = await other.subscribe(queue, prefetch=1)
+    assert [each.sent.id for each in await again.receive(1, 10)] == ["m-1"]
+    await other.close()

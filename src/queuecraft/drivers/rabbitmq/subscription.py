@@ -68,8 +68,7 @@ class RabbitSubscription(Subscription):
         while True:
             while self._errands:  # which go on if this is cancelled
                 await asyncio.wait(self._errands)
-            if self._failed is not None:
-                raise self._failed.with_traceback(None)
+            self._check_errands()
             self._check()
             if channel.stopped:
                 self._start(channel.resume())
@@ -112,6 +111,7 @@ class RabbitSubscription(Subscription):
                 self._keep(ours)
             else:
                 await self._run(self._give_up(ours))
+                self._check_errands()
 
     async def send(self, messages: Sequence[Outgoing]) -> Sequence[Receipt]:
         return await self._driver.send(messages)
@@ -140,6 +140,11 @@ class RabbitSubscription(Subscription):
     def _is_unburdened(self) -> bool:
         """Whether all that was received was settled or given back."""
         return self._channel.lost is None and len(self._held) == len(self._ready)
+
+    def _check_errands(self) -> None:
+        """Raise if what was done here has failed: nobody knows who has the messages it was for."""
+        if self._failed is not None:
+            raise self._failed.with_traceback(None)
 
     def _check(self) -> None:
         """Raise if nothing more can come. A queue that was deleted, or a handler that took too
