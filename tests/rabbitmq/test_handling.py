@@ -20,6 +20,8 @@ from queuecraft import (
     QueueCraft,
     Unroutable,
 )
+from queuecraft.drivers.base import Subscription
+from queuecraft.drivers.rabbitmq.driver import RabbitDriver
 from queuecraft.facts import Disconnected
 from queuecraft.testing import Ledger
 from tests.brokers.management import quoted, vhost_of
@@ -239,6 +241,40 @@ async def test_the_urgent_go_first(rabbitmq_url: str) -> None:
         async with running(worker):
             await seen.wait_for(numbers=5)
     assert seen.payloads("numbers") == [9, 5, 5, 1, 0]
+
+
+async def test_a_worker_that_is_paused_while_it_subscribes_keeps_nothing_from_others(
+    rabbitmq_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Ledger()
+    subscribed, goes_on = asyncio.Event(), asyncio.Event()
+    subscribe = RabbitDriver.subscribe
+
+    async def held_up(self: RabbitDriver, queue: Queue[Any], *, prefetch: int) -> Subscription:
+        subscription = await subscribe(self, queue, prefetch=prefetch)
+        subscribed.set()
+        await goes_on.wait()
+        return subscription
+
+    async with QueueCraft(rabbitmq_url) as qc, QueueCraft(rabbitmq_url) as other:
+        paused = qc.worker("numbers", prefetch=10).on(number, seen.recording("paused"))
+        steady = other.worker("numbers").on(number, seen.recording("steady"))
+        await steady.declare()
+        for n in range(5):
+            await other.publish(number, n)
+        with monkeypatch.context() as patch:
+            patch.setattr(RabbitDriver, "subscribe", held_up)
+            await paused.start()
+            await subscribed.wait()
+        paused.pause()
+        goes_on.set()
+        async with running(steady):
+            await seen.wait_for(steady=5)
+        paused.resume()
+        await other.publish(number, 5)
+        await seen.wait_for(paused=1)
+        await paused.stop()
+    assert seen.payloads("paused") == [5]
 
 
 async def test_a_stream_hands_out_one_message_after_the_other(rabbitmq_url: str) -> None:

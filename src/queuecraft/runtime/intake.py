@@ -115,6 +115,9 @@ class Intake:
             try:
                 if settler is None:
                     settler = await self._join()
+                    if settler is not None and self.paused is not None and not self.closing:
+                        # What some brokers send ahead: it was not there when all was given back.
+                        await settler.release(())
                 if settler is not None and not self.held_back:
                     self._interruptible = True
                     got = await settler.subscription.receive(self._prefetch - settler.held, wait)
