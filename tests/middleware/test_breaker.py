@@ -335,6 +335,42 @@ async def test_a_probe_that_never_ends_does_not_keep_all_others_waiting() -> Non
         await worker.stop(timeout=0)
 
 
+@pytest.mark.parametrize(
+    "middleware",
+    [
+        OutageGuard(minimum=5, probe_every=10),
+        Breaker(failure_threshold=5, reset_timeout=10),
+    ],
+    ids=["outage guard", "breaker"],
+)
+async def test_a_service_that_hangs_until_the_ack_timeout_has_failed_as_well(
+    middleware: OutageGuard | Breaker,
+) -> None:
+    hangs, paid = True, list[int]()
+    around = middleware if isinstance(middleware, OutageGuard) else middleware.handling
+    async with stage(retry=Retry(max_retries=1)) as (qc, clock):
+        worker = qc.worker("numbers", concurrency=5, ack_timeout=1, middleware=[around])
+
+        @worker.on(number)
+        async def handle(n: int) -> None:
+            if hangs:
+                await asyncio.Event().wait()
+            paid.append(n)
+
+        await worker.start()
+        await qc.publish_many(number, range(60))
+        await clock.advance(9)
+        assert state_of(middleware) == "open"
+        late = worker.counters.ack_timeouts
+        assert 5 <= late < 10  # some had begun when the fifth failed
+        await clock.advance(11)
+        assert late < worker.counters.ack_timeouts <= late + 2  # those that tried
+        hangs = False
+        await clock.advance(60)
+        assert state_of(middleware) == "closed"
+        assert sorted(paid) == list(range(60))
+
+
 async def test_a_few_failures_are_no_outage() -> None:
     async with stage() as (qc, clock):
         guard = OutageGuard(failure_rate=0.5, minimum=10)

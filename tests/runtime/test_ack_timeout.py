@@ -419,6 +419,32 @@ async def test_a_thread_past_its_time_is_left_behind_and_cannot_settle_any_more(
     assert seen.attempts() == [1, 2]
 
 
+@both
+async def test_a_handler_that_is_cancelled_can_tell_a_lapse_from_the_end_of_its_worker(
+    inline: bool,
+) -> None:
+    lapsed: list[tuple[int, bool]] = []
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", ack_timeout=5, retry=NoRetry(), concurrency=2)
+
+        @worker.on(number)
+        async def slow(n: int, message: Message) -> None:
+            assert not message.lapsed
+            if n == 2:
+                message.extend(60)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                lapsed.append((n, message.lapsed))
+
+        async with running(worker):
+            await stage.qc.publish_many(number, [1, 2])
+            await stage.clock.advance(5)
+            assert lapsed == [(1, True)]
+            await worker.stop(drain=False)
+        assert lapsed == [(1, True), (2, False)]
+
+
 async def test_a_message_settled_by_hand_is_not_late_however_long_its_handler_goes_on() -> None:
     done = asyncio.Event()
     async with tidy() as stage:

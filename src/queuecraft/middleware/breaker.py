@@ -189,7 +189,8 @@ class Breaker:
             try:
                 result = await handle(message)
             except BaseException as error:
-                self.failed(error)
+                late = isinstance(error, asyncio.CancelledError) and message.lapsed
+                self.failed(TimeoutError("the ack timeout has passed") if late else error)
                 raise
             self.succeeded()
             return result

@@ -21,8 +21,9 @@ COUNTED = 1000  # messages of which the rate is taken at most
 class OutageGuard:
     """Of the messages of the last `window` seconds, `minimum` at least, more than `failure_rate`
     have failed: then none is handled but one probe every `probe_every` seconds, and the rest wait,
-    uncounted. A probe that succeeds ends it; one that fails waits too, as if it had not been tried;
-    after one that has not ended within `window` seconds another is tried.
+    uncounted. A probe that succeeds ends it; one that fails waits too, as if it had not been tried,
+    unless its ack timeout has counted it; after one that has not ended within `window` seconds
+    another is tried.
 
     Give each worker a guard of its own.
 
@@ -88,7 +89,10 @@ class OutageGuard:
                     raise self._later(error) from error
                 raise
             except BaseException:
-                self._give_up(probe)
+                if message.lapsed:  # a service that hangs is down as well
+                    self._count(TimeoutError("the ack timeout has passed"), probe)
+                else:
+                    self._give_up(probe)
                 raise
             self._count(None, probe)
             return result

@@ -26,6 +26,7 @@ class Control(Protocol):
     def requeue(self, delivery: Delivery) -> Awaitable[None]: ...
     def dead_letter(self, delivery: Delivery, reason: str) -> Awaitable[None]: ...
     def extend(self, delivery: Delivery, seconds: float) -> None: ...
+    def lapsed(self, delivery: Delivery) -> bool: ...
 
 
 _UNREAD: Any = object()
@@ -125,6 +126,17 @@ class Message(Generic[T]):
     def settled(self) -> str | None:
         """How it was settled by hand, in this handler: the name of the method, or None."""
         return self._settled
+
+    @property
+    def lapsed(self) -> bool:
+        """Whether its handler is being cancelled because its ack timeout has passed. Middleware can
+        tell that from a worker that stops; with its handler it is over.
+
+        >>> from queuecraft.testing import message_of
+        >>> message_of({"id": "o-1"}).lapsed
+        False
+        """
+        return self._control.lapsed(self._delivery)
 
     def ack(self) -> Awaitable[None]:
         """Done: the broker may forget it, even if the handler fails later."""

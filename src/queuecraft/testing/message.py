@@ -59,6 +59,9 @@ class _Record:
     def extend(self, delivery: Delivery, seconds: float) -> None:
         self.calls.append(Call("extend", {"seconds": seconds}))
 
+    def lapsed(self, delivery: Delivery) -> bool:
+        return False
+
     def _settle(self, delivery: Delivery, name: str, **arguments: Any) -> Awaitable[None]:
         if self.settled is not None:
             raise AlreadySettled(
