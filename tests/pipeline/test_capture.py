@@ -30,6 +30,7 @@ from queuecraft.pipeline.replay.table import PLAN
 from queuecraft.pipeline.segments import make_folder
 from queuecraft.testing import FaultyDriver
 from queuecraft.testing.failpoints import failing
+from queuecraft.testing.faulty import FaultySubscription
 from tests.pipeline.segments import files, ids, rows
 
 
@@ -462,6 +463,36 @@ async def test_cancelled_between_the_segment_and_the_ack_it_still_acknowledges(
         failpoints.disarm("capture.before_ack")
     assert ids(lake) == ["m-1", "m-2"]
     assert await ready(qc) == []
+
+
+@pytest.mark.parametrize("how", ["stop", "cancel"])
+@pytest.mark.parametrize("hanging", ["ack", "close"])
+async def test_a_broker_that_does_not_answer_does_not_keep_a_capture_that_is_to_end(
+    qc: QueueCraft, lake: Lake, monkeypatch: pytest.MonkeyPatch, how: str, hanging: str
+) -> None:
+    asked, stop = asyncio.Event(), asyncio.Event()
+
+    async def hangs(*_: object) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    async def written() -> bool:
+        return ids(lake) == ["m-1", "m-2"] and (hanging == "close" or asked.is_set())
+
+    await publish(qc, 1, 2)
+    monkeypatch.setattr(capturing, "FAREWELL", 0.05)
+    with monkeypatch.context() as patch:
+        patch.setattr(FaultySubscription, hanging, hangs)
+        task = asyncio.create_task(capture(qc, "tap", lake, rows=2, stop=stop))
+        await until(written)
+        if how == "stop":
+            stop.set()
+        else:
+            task.cancel()
+        async with asyncio.timeout(5):
+            await asyncio.wait([task])
+    assert asked.is_set()
+    assert task.cancelled() == (how == "cancel")
 
 
 async def test_a_connection_that_others_found_lost_and_mended_costs_nothing(

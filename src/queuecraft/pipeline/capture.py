@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ LARGE: Final = 1 << 20  # bytes of a message, before anything is known of their 
 IDLE: Final = 30.0  # seconds one receive waits; only a bound, a message wakes it
 EMPTY: Final = 0.25  # seconds without a message after which a queue may be empty
 LINGER: Final = 5.0  # seconds in which a consumer that has died is still counted, at most
+FAREWELL: Final = 5.0  # seconds that a broker has for an answer, once the capture is to end
 GROUP_LINGER: Final = 15.0  # the same where a group waits for its dead: Kafka, by its defaults
 
 
@@ -67,7 +69,8 @@ async def capture(
     `seconds`. Messages are acknowledged when their segment is on the disk: what dies in between
     gives duplicates, which have the same id and queue, and loses nothing. So many messages are held
     at a time, and no more, however long the queue is. Cancel the task to end it at once: what is
-    not in a segment goes back to the queue.
+    not in a segment goes back to the queue. A broker that does not answer is left after a few
+    seconds then: what it has not heard of comes again.
 
     The queue is one made for it, a tap. One that has consumers is a work queue, whose messages
     would be taken away from its workers; one of dead letters would be emptied. Both are a
@@ -111,7 +114,7 @@ async def capture(
     try:
         await (run.until_empty() if once else run.until_stopped())
     finally:
-        await undisturbed(tap.close())
+        await undisturbed(_close(tap))
     return run.state
 
 
@@ -201,7 +204,12 @@ class _Run:
 
     async def _keep(self, batch: Sequence[Delivery]) -> None:
         if batch:
-            await undisturbed(self._store(batch))
+            state = self.state
+            try:
+                await undisturbed(self._store(batch))
+            finally:
+                if self.state is not state:  # it is in the lake, also if we are cancelled
+                    await self._acknowledge(batch)
 
     async def _store(self, batch: Sequence[Delivery]) -> None:
         kept = batch
@@ -221,12 +229,40 @@ class _Run:
         )
         if self._progress is not None:
             self._progress(self.state)
-        await self._tap.ack(batch)
+
+    async def _acknowledge(self, batch: Sequence[Delivery]) -> None:
+        """Let the broker forget a batch. Once this is to end, it has not for ever to do so."""
+        task = asyncio.current_task()
+        acking = asyncio.ensure_future(self._tap.ack(batch))
+        stopping = asyncio.ensure_future(self._stop.wait())
+        try:
+            if task is not None and not task.cancelling():
+                await asyncio.wait((acking, stopping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            await asyncio.wait([acking], timeout=FAREWELL)
+            if acking.cancel():
+                await asyncio.wait([acking])
+            _ = acking.cancelled() or acking.exception()  # seen, also if nobody asks below
+        if acking.cancelled():
+            self._tap.log.warning(
+                "the broker does not answer; %s messages that are in the lake come again",
+                f"{len(batch):,}",
+            )
+            return
+        acking.result()
         failpoint("capture.after_ack")
 
     def _write(self, batch: Sequence[Delivery]) -> None:
         now = self._clock.now()
         write_segment(self._lake, archived(batch, now), place=new_place("captured", now))
+
+
+async def _close(tap: Tap) -> None:
+    """Give back what is held; where the broker does not answer, that goes with the connection."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(FAREWELL):
+            await tap.close()
 
 
 def _cut(batch: Sequence[Delivery]) -> list[Sequence[Delivery]]:

@@ -45,7 +45,7 @@ class Tap:
         self._queue = Queue[Any](queue)
         self._prefetch = prefetch
         self._clock = clock
-        self._log = log
+        self.log = log
         self._driver: Driver | None = None
         self._subscription: Subscription | None = None
         self._generation = 0
@@ -131,13 +131,13 @@ class Tap:
                 operation="capture",
                 queue=self._queue.name,
             ) from error
-        self._log.warning("cannot capture %s: %s; trying again", self._queue.name, error)
+        self.log.warning("cannot capture %s: %s; trying again", self._queue.name, error)
 
     async def _close(self, subscription: Subscription) -> None:
         try:
             await subscription.close()
         except Exception as error:  # it is of no use any more, whatever it says
-            self._log.debug("leaving %s: %r", self._queue.name, error)
+            self.log.debug("leaving %s: %r", self._queue.name, error)
 
     async def _is_gone(self) -> bool:
         """Whether the broker says that there is no such queue."""
@@ -149,7 +149,7 @@ class Tap:
         except ConnectionLost as error:
             self._lost(error)
         except QueueError as error:
-            self._log.debug("looking for %s: %r", self._queue.name, error)
+            self.log.debug("looking for %s: %r", self._queue.name, error)
         return False
 
     def _lost(self, error: ConnectionLost) -> None:
