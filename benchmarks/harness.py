@@ -121,6 +121,8 @@ class Verdict:
     unit: str
     holds: bool | None
     against: str | None
+    limit: float | None = None
+    """What the broker itself would have reached."""
 
 
 class Claim(Protocol):
@@ -131,12 +133,14 @@ class Claim(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimesFaster:
-    """`subject` is at least `times` as fast as the fastest of `peers`."""
+    """`subject` is at least `times` as fast as the fastest of `peers`; `limit` is what nobody is
+    faster than."""
 
     text: str
     subject: str
     peers: Sequence[str]
     times: float
+    limit: str = ""
 
     def judge(self, results: Results) -> Verdict:
         owed = f"at least {self.times:g}×"
@@ -145,7 +149,9 @@ class TimesFaster:
             return Verdict(self.text, owed, None, "×", None, None)
         figure = subject.ratio(peer)
         holds = figure.median >= self.times
-        return Verdict(self.text, owed, figure, "×", holds, peer.case.key)
+        limit = results.get(self.limit)
+        most = None if limit is None else limit.ratio(peer).median
+        return Verdict(self.text, owed, figure, "×", holds, peer.case.key, most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -215,8 +215,10 @@ def document(run: Run) -> str:
         parts.append("## What we ask of ourselves")
         parts.append(
             "Ratios that we hold ourselves to, judged in every run on the figures of that run: by "
-            "the middle of the rounds, with the lowest and the highest beside it. Why one misses, "
-            "no measurement has shown. `python -m benchmarks --check` fails where one does."
+            "the middle of the rounds, with the lowest and the highest beside it. Where it is said "
+            "what the broker itself reached, with bytes that were made beforehand, no client gets "
+            "further. Why another misses, no measurement has shown. `python -m benchmarks --check` "
+            "fails where one does."
         )
         word = {True: "holds", False: "**misses**", None: "not measured"}
         parts.append(

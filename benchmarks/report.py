@@ -128,9 +128,10 @@ def sentence(verdict: Verdict) -> str:
         return f"not measured  {verdict.text} (owed: {verdict.owed})"
     word = "holds" if verdict.holds else "misses"
     figure, unit = verdict.figure, verdict.unit
+    most = "" if verdict.limit is None else f"; the broker itself: {verdict.limit:.1f}{unit}"
     return (
-        f"{word:<12}  {verdict.text}: {figure.median:.1f}{unit}"
-        f" ({figure.low:.1f}–{figure.high:.1f}; owed: {verdict.owed}; against {verdict.against})"
+        f"{word:<12}  {verdict.text}: {figure.median:.1f}{unit} ({figure.low:.1f}–{figure.high:.1f}"
+        f"; owed: {verdict.owed}{most}; against {verdict.against})"
     )
 
 

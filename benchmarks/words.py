@@ -89,6 +89,10 @@ WORDS: dict[tuple[str, str], Words] = {
     ),
     # RabbitMQ
     ("rabbitmq-publish", OURS): Words(setting=f"{CONFIRMED}; by topic as events, else by queue"),
+    ("rabbitmq-publish", "the broker"): Words(
+        setting=f"bytes made beforehand, {CONFIRMED}",
+        differs="no client at all: what the broker itself takes on this machine",
+    ),
     ("rabbitmq-publish", "aiormq"): Words(
         setting=f"{CONFIRMED}; {BARE}",
         against={f"{HUNDRED}, wait=False": HUNDRED, f"{BY_TOPIC}, wait=False": BY_TOPIC},

@@ -12,7 +12,8 @@ they neither type nor retry, and what little they need for this is written into 
 aiormq is run as its documentation has it and, where more than one message is under way, without
 waiting for its socket to drain as well (`wait=False`); claims take the faster. Publishing straight
 to a queue and through a topic exchange are compared apart, because the second costs the broker
-more: `qc.send` with the one, `qc.publish` with the other.
+more: `qc.send` with the one, `qc.publish` with the other. What the broker itself takes, with bytes
+made beforehand, is measured beside both.
 `python -m benchmarks.rabbitmq.latency` tells how long a message takes.
 """
 
@@ -30,6 +31,7 @@ WAYS = ("", ", wait=False")
 
 CONTENDERS = (
     Contender("QueueCraft", "benchmarks.rabbitmq.ours", needs=("pamqp",)),
+    Contender("the broker", "benchmarks.rabbitmq.limit", needs=("pamqp",)),
     Contender("aiormq", "benchmarks.rabbitmq.aiormq_client", needs=("aiormq",)),
     Contender("aio-pika", "benchmarks.rabbitmq.aio_pika_client", needs=("aio_pika",)),
     Contender("pika", "benchmarks.rabbitmq.pika_client", needs=("pika",)),
@@ -72,6 +74,7 @@ PUBLISHING = Half(
             subject=f"QueueCraft: {route}",
             peers=tuple(f"{peer}: {route}{way}" for way in ways),
             times=times,
+            limit=f"the broker: {route}",
         )
         for route in (BY_NAME, BY_TOPIC)
         for peer, times, ways in (("FastStream", 3, ("",)), ("aiormq", 1.7, WAYS))

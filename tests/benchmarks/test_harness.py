@@ -28,7 +28,7 @@ from benchmarks.harness import (
 )
 from benchmarks.memory import GROUP as MEMORY
 from benchmarks.order import Order, OrderRecord, Tally, WrongCount, order_fields, orders
-from benchmarks.report import COLUMNS, Outcome, plain, show
+from benchmarks.report import COLUMNS, Outcome, plain, sentence, show
 from tests.brokers.fixtures import PEER_MISSING
 
 pytestmark = pytest.mark.faults  # for the time it takes
@@ -100,6 +100,22 @@ def test_a_claim_of_speed_is_judged_against_the_faster_peer(rate: int, holds: bo
 
     assert verdict.against == "peer: quick"
     assert verdict.holds is holds
+
+
+def test_a_claim_tells_what_the_broker_itself_has_reached():
+    claim = TimesFaster(
+        text="t", subject="ours: a", peers=("peer: b",), times=3, limit="the broker: c"
+    )
+    results = by_key(
+        series("a", 240),
+        series("b", 100, contender="peer"),
+        series("c", 250, contender="the broker"),
+    )
+
+    assert sentence(claim.judge(results)) == (
+        "misses        t: 2.4× (2.4–2.4; owed: at least 3×; the broker itself: 2.5×; against "
+        "peer: b)"
+    )
 
 
 @pytest.mark.parametrize(("rate", "holds"), [(74, False), (75, True), (120, True)])
