@@ -111,7 +111,8 @@ class RabbitSubscription(Subscription):
                 self._keep(ours)
             else:
                 await self._run(self._give_up(ours))
-                self._check_errands()
+                if not self._is_ended():
+                    self._check_errands()
 
     async def send(self, messages: Sequence[Outgoing]) -> Sequence[Receipt]:
         return await self._driver.send(messages)
@@ -134,7 +135,7 @@ class RabbitSubscription(Subscription):
     # -- inside --------------------------------------------------------------------------------
 
     def _is_ended(self) -> bool:
-        """Whether the broker has closed this channel alone: all it held is in the queue again."""
+        """Whether this channel alone is closed: all it held is in the queue again."""
         return self._channel.lost is not None and self._channel.wire.lost is None
 
     def _is_unburdened(self) -> bool:
