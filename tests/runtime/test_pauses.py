@@ -110,15 +110,32 @@ async def test_of_two_words_of_one_moment_all_take_the_same(first: bool) -> None
         assert await qc.admin.pauses() == {}
 
 
-async def test_what_is_no_note_is_passed_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"queue": 5}',
+        b'{"queue": "billing", "at": "now"}',
+        b'{"queue": "\xff", "at": 1}',
+        b'{"queue": "billing", "at": 1, "more": ' + b"[" * 100_000,
+    ],
+    ids=["empty", "cut", "list", "type", "time", "no text", "deep"],
+)
+async def test_what_is_no_note_is_passed_over(body: bytes) -> None:
     async with QueueCraft("local://") as qc:
         await qc.admin.declare("billing")
-        await qc.admin.declare(PAUSES, dead_letters=False)
         driver = qc._engine.connection.current
         assert driver is not None
-        for body in (b"", b"{", b"[]", b'{"queue": 5}', b'{"queue": "billing", "at": "now"}'):
-            await driver.send([Outgoing(body, new_id(), queue=PAUSES)])
+        await driver.declare(module.PLACE)
+        await driver.send([Outgoing(body, new_id(), queue=PAUSES)])
         assert await qc.admin.pauses() == {}
+        worker = qc.worker("billing").on(order_placed, nothing)
+        async with running(worker):
+            assert worker.paused is None
+            await qc.admin.pause("billing", by="ada")
+            assert worker.paused == "paused by ada"
 
 
 async def test_what_newer_notes_have_overtaken_is_swept_away(

@@ -200,6 +200,8 @@ async def test_notes_that_are_none_of_ours_are_passed_over() -> None:
         assert driver is not None
         await driver.announce("worker.x", b"{", ttl=60)
         await driver.announce("worker.y", b'{"id": 5}', ttl=60)
+        await driver.announce("worker.z", b'{"id": "\xff"}', ttl=60)
+        await driver.announce("worker.deep", b'{"more": ' + b"[" * 100_000, ttl=60)
         await driver.announce("other", b"hello", ttl=60)
         assert await qc.admin.workers() == []
 

@@ -33,7 +33,7 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """What a message says; None for one that cannot be read, as from another version."""
         try:
             return _decoder.decode(body)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, ValueError, RecursionError):  # text that is none, too
             return None
 
 

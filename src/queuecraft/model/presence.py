@@ -67,7 +67,7 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """What a note says; None for one that cannot be read, as from another version."""
         try:
             return _decoder.decode(note)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, ValueError, RecursionError):  # text that is none, too
             return None
 
 
