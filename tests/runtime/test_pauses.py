@@ -55,6 +55,19 @@ async def test_a_pause_by_hand_is_not_undone_by_a_resume_from_elsewhere() -> Non
             assert worker.paused == "maintenance"
 
 
+async def test_a_pause_by_hand_outlasts_one_from_elsewhere_that_came_first() -> None:
+    async with staged() as stage:
+        worker = stage.qc.worker("billing").on(order_placed, nothing)
+        async with running(worker):
+            await stage.qc.admin.pause("billing", by="ada")
+            worker.pause("maintenance")
+            assert worker.paused == "maintenance"
+            await stage.qc.admin.resume("billing")
+            assert worker.paused == "maintenance"
+            worker.resume()
+            assert worker.paused is None
+
+
 async def test_a_pause_holds_though_code_resumes_the_worker(tmp_path: Path) -> None:
     async with QueueCraft("local://", presence=OFTEN) as qc:
         worker = qc.worker("billing").on(order_placed, nothing)

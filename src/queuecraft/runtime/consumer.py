@@ -135,10 +135,14 @@ class Consumer:
         return 0 if settler is None else settler.held
 
     def pause(self, reason: str) -> None:
-        """Take no more; what runs goes on, what has not begun goes back to the queue."""
+        """Take no more; what runs goes on, what has not begun goes back to the queue. Paused
+        already, it stands still for this reason from now on."""
         if self.paused is None or self.intake.stranded:
             self.intake.pause(reason)
             _ = self.give_back()
+            self.tally.paused(reason)
+        elif self.paused != reason:
+            self.intake.paused = reason
             self.tally.paused(reason)
 
     def resume(self) -> None:
