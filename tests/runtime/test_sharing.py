@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
 
 from queuecraft import Message, QueueCraft, Retry, Worker
+from queuecraft.drivers.base import Delivery, Queue
 from queuecraft.model.outcome import Postponed
 from queuecraft.runtime.plan import Ordering
 from queuecraft.testing import FakeClock, Ledger
@@ -517,3 +518,41 @@ async def test_whatever_is_given_away_everything_is_handled_somewhere_and_room_c
             await eventually(lambda: nothing_held(worker))
     assert scene.driver.calls["subscribe"] == 1
     assert {each.id for each in seen.calls} | set(scene.others()) == set(ids)
+
+
+async def test_a_message_that_others_have_while_it_is_put_back_is_counted_once() -> None:
+    gate, free = Gate(), asyncio.Event()
+    async with sharing(inline=False) as scene:
+        worker = scene.qc.worker("numbers", concurrency=2, prefetch=3)
+        worker.on(word, gate.handle).on(number, gate.handle)
+        await scene.waiting(worker, "m-1")
+        for _ in range(3):  # as so many crashes would
+            crashed = await scene.driver.inner.subscribe(Queue("numbers"), prefetch=1)
+            held = await crashed.receive(1, 0)
+            await crashed.close()
+        crashed = await scene.driver.inner.subscribe(Queue("numbers"), prefetch=1)
+        held = await crashed.receive(1, 0)
+        async with running(worker):
+            await scene.qc.publish(word, "first")
+            await gate.entered(1)
+            await crashed.release(held)
+            await eventually(lambda: worker.in_flight == 2)
+            await quiet()  # it waits to be alone
+            assert scene.driver.consumer is not None
+            release = scene.driver.consumer.release
+
+            async def slow(deliveries: Sequence[Delivery]) -> None:
+                await free.wait()
+                await release(deliveries)
+
+            vars(scene.driver.consumer)["release"] = slow
+            worker.pause()
+            await quiet()
+            await scene.driver.give("m-1")
+            free.set()
+            await quiet()
+            assert worker.in_flight == 1
+            gate.open()
+            await eventually(lambda: nothing_held(worker))
+        await crashed.close()
+    assert gate.passed == ["first"]

@@ -72,7 +72,7 @@ class Admission:
             consumer.leave(delivery, settler, again)
             return None
         if self._suspect(delivery) and not await consumer.be_alone(slot, settler):
-            await consumer.put_back(delivery, slot.settler or settler)
+            await consumer.put_back(slot, delivery, slot.settler or settler)
             return None
         if policy.ack_timeout is not None:
             consumer.deadlines.start(slot, delivery, policy.ack_timeout)

@@ -303,10 +303,11 @@ class Consumer:
         self.intake.returning()
         _ = self.errands.start(self._return(settler, mine))
 
-    async def put_back(self, delivery: Delivery, settler: Settler, follows: bool = False) -> None:
+    async def put_back(self, slot: Slot, delivery: Delivery, settler: Settler) -> None:
         """A delivery cannot have its turn now: the broker keeps it."""
-        await self.release(settler, [delivery])
-        self._comes_again(delivery, follows)
+        slot.by_hand = True  # whoever is given it meanwhile need not be told of it again
+        await asyncio.shield(self.errands.start(self.release(settler, [delivery])))
+        self._comes_again(delivery, follows=False)
 
     def _hand_back(self, delivery: Delivery, settler: Settler, follows: bool = False) -> None:
         """A delivery is to come again, and nothing is to begin now: its turn comes where the queue
