@@ -34,7 +34,7 @@ from tests.runtime.consuming import (
     tidy,
     word,
 )
-from tests.runtime.support import eventually, quiet, running
+from tests.runtime.support import eventually, ids, quiet, running
 
 # -- what a batch is -------------------------------------------------------------------------------
 
@@ -341,6 +341,32 @@ async def test_a_batch_that_still_waits_goes_back_when_nothing_more_is_to_begin(
         await stage.clock.advance(60)
         assert seen.ended == [[1, 2, 3]]
         await worker.stop()
+
+
+@both
+async def test_batches_that_wait_go_back_at_once_though_others_have_to_be_woken_too(
+    inline: bool,
+) -> None:
+    async with tidy(inline=inline) as stage:
+        numbers, words = Batches(), list[list[str]]()
+        worker = stage.qc.worker("mixed", concurrency=5, prefetch=50, batch_size=9, batch_wait=60)
+        worker.on(number, numbers.handle)
+
+        @worker.on(word)
+        async def store(texts: list[str]) -> None:
+            words.append(texts)
+
+        async with running(worker):
+            await quiet()
+            await publish(stage, 1)
+            await stage.qc.publish(word, "one")
+            await quiet()
+            assert worker.in_flight == 2
+            worker.pause()
+            await quiet()
+            assert worker.in_flight == 0
+            assert len(await ids(stage.driver, "mixed")) == 2
+            assert (numbers.begun, words) == ([], [])
 
 
 @both

@@ -270,7 +270,7 @@ class Intake:
     def pause(self, reason: str) -> None:
         """Receive no more until resumed."""
         self.paused = reason
-        self._interrupt()
+        self.stir()  # also who waits for more of a batch
         _wake(self._quiet)
 
     def resume(self) -> None:
@@ -337,7 +337,7 @@ class Intake:
         if self._solo is not None:
             return False
         self._solo = slot
-        self._interrupt()
+        self.stir()
         return True
 
     def unclaim(self, slot: Slot) -> None:
