@@ -8,6 +8,7 @@ import pytest
 
 from queuecraft import Message, NoDeadLetter, Retry, Worker
 from queuecraft.drivers.base import Queue
+from queuecraft.facts import MessagesSucceeded
 from queuecraft.testing import Ledger
 from tests.runtime.consuming import Gate, at_rest, both, choked, number, reasons, state, tidy, word
 from tests.runtime.support import Stage, eventually, ids, quiet, running
@@ -278,6 +279,37 @@ async def test_it_is_not_begun_if_its_worker_is_to_begin_nothing_more_while_it_w
         assert await ids(stage.driver, "numbers") == ["suspect"]
         assert (await state(stage.driver, "numbers")).in_flight == 0
         await worker.stop()
+
+
+async def test_the_time_it_waits_to_be_alone_is_not_its_handlers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gate = Gate()
+    took: list[float] = []
+    async with tidy() as stage:
+        monkeypatch.setattr("queuecraft.runtime.runner.perf_counter", stage.clock.monotonic)
+        worker = stage.qc.worker("numbers", concurrency=2, prefetch=3)
+
+        @worker.on(number)
+        async def suspect(n: int) -> None: ...
+
+        worker.on(word, gate.handle)
+        stage.qc.observe(MessagesSucceeded, lambda fact: took.extend(fact.durations))
+        await stage.driver.declare(worker.definition)
+        await stage.qc.publish(number, 1)
+        await redelivered(stage, worker, 3)
+        other = await stage.driver.inner.subscribe(Queue("numbers"), prefetch=1)
+        held = await other.receive(1, 0)
+        async with running(worker):
+            await stage.qc.publish(word, "first")
+            await gate.entered(1)
+            await other.release(held)
+            await stage.clock.advance(10)
+            assert worker.in_flight == 2
+            gate.open()
+            await at_rest(stage.driver, "numbers")
+        await other.close()
+    assert sorted(took) == [0, 10]
 
 
 @both

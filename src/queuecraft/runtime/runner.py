@@ -95,6 +95,7 @@ class Runner:
                     if settler.waiting:  # the next handler may take long
                         self._flush_soon()
                     continue
+                started = perf_counter()  # it may have waited to be alone
             slot.call = call
             try:
                 await call(delivery)
