@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
 
-from queuecraft import CircuitOpen, ConfigError, PayloadError, PublishError, QueueCraft, Retry
+from queuecraft import (
+    CircuitOpen,
+    ConfigError,
+    Message,
+    PayloadError,
+    PublishError,
+    QueueCraft,
+    Retry,
+)
 from queuecraft.drivers.local.memory import MemoryDriver
 from queuecraft.facts import CircuitChanged
 from queuecraft.middleware import Breaker, OutageGuard
 from queuecraft.testing import FakeClock, FaultyDriver
 from tests.middleware.stage import number, stage
+from tests.runtime.support import running
 
 
 def state_of(breaker: Breaker | OutageGuard) -> str:
@@ -335,7 +345,12 @@ async def test_a_probe_that_never_ends_does_not_keep_all_others_waiting() -> Non
         await worker.stop(timeout=0)
 
 
-@pytest.mark.parametrize(
+def around(middleware: OutageGuard | Breaker) -> Any:
+    """What a worker is given of it."""
+    return middleware if isinstance(middleware, OutageGuard) else middleware.handling
+
+
+BOTH = pytest.mark.parametrize(
     "middleware",
     [
         OutageGuard(minimum=5, probe_every=10),
@@ -343,13 +358,110 @@ async def test_a_probe_that_never_ends_does_not_keep_all_others_waiting() -> Non
     ],
     ids=["outage guard", "breaker"],
 )
+
+
+@BOTH
+async def test_what_cannot_be_read_says_nothing_of_what_is_called(
+    middleware: OutageGuard | Breaker,
+) -> None:
+    async with stage(retry=Retry(max_retries=0)) as (qc, clock):
+        worker = qc.worker("numbers", middleware=[around(middleware)])
+        paid: list[int] = []
+
+        @worker.on(number)
+        async def handle(n: int) -> None:
+            paid.append(n)
+
+        async with running(worker):
+            await qc.publish_many(number.name, ["one"] * 10)
+            await qc.publish(number, 11)
+            await clock.settle()
+            assert paid == [11]
+            assert state_of(middleware) == "closed"
+            assert worker.counters.dead_lettered == 10
+
+
+@BOTH
+@pytest.mark.parametrize("how", ["nack", "retry", "requeue"])
+async def test_a_failure_that_a_handler_settles_by_hand_is_one(
+    middleware: OutageGuard | Breaker, how: str
+) -> None:
+    bank, paid = Bank(), list[int]()
+    async with stage(retry=Retry(max_retries=20, initial_delay=1)) as (qc, clock):
+        worker = qc.worker("numbers", middleware=[around(middleware)])
+
+        @worker.on(number)
+        async def handle(n: int, message: Message) -> None:
+            try:
+                await bank.charge()
+            except OSError:
+                await getattr(message, how)()
+            else:
+                paid.append(n)
+
+        async with running(worker):
+            await qc.publish_many(number, range(20))
+            await clock.settle()
+            assert state_of(middleware) == "open"
+            assert bank.asked == 5
+            await clock.advance(25)
+            assert 6 <= bank.asked <= 8  # those that tried
+            assert state_of(middleware) == "open"
+            bank.up = True
+            await clock.advance(300)
+            assert state_of(middleware) == "closed"
+            assert sorted(paid) == list(range(20))
+
+
+@BOTH
+async def test_a_message_that_a_handler_condemns_is_no_failure_of_what_it_calls(
+    middleware: OutageGuard | Breaker,
+) -> None:
+    async with stage() as (qc, clock):
+        worker = qc.worker("numbers", middleware=[around(middleware)])
+
+        @worker.on(number)
+        async def handle(message: Message) -> None:
+            await message.dead_letter("no such account")
+
+        async with running(worker):
+            await qc.publish_many(number, range(10))
+            await clock.settle()
+            assert state_of(middleware) == "closed"
+            assert worker.counters.dead_lettered == 10
+
+
+@BOTH
+async def test_a_handler_that_ignores_its_ack_timeout_has_failed_whenever_it_returns(
+    middleware: OutageGuard | Breaker,
+) -> None:
+    back = asyncio.Event()
+    async with stage(retry=Retry(max_retries=0)) as (qc, clock):
+        worker = qc.worker("numbers", concurrency=5, ack_timeout=1, middleware=[around(middleware)])
+
+        @worker.on(number)
+        async def handle(n: int) -> None:
+            while not back.is_set():
+                with suppress(asyncio.CancelledError):
+                    await back.wait()
+
+        async with running(worker):
+            await qc.publish_many(number, range(5))
+            await clock.advance(12)  # by now they are left alone
+            assert worker.counters.ack_timeouts == 5
+            assert state_of(middleware) == "closed"
+            back.set()
+            await clock.settle()
+            assert state_of(middleware) == "open"
+
+
+@BOTH
 async def test_a_service_that_hangs_until_the_ack_timeout_has_failed_as_well(
     middleware: OutageGuard | Breaker,
 ) -> None:
     hangs, paid = True, list[int]()
-    around = middleware if isinstance(middleware, OutageGuard) else middleware.handling
     async with stage(retry=Retry(max_retries=1)) as (qc, clock):
-        worker = qc.worker("numbers", concurrency=5, ack_timeout=1, middleware=[around])
+        worker = qc.worker("numbers", concurrency=5, ack_timeout=1, middleware=[around(middleware)])
 
         @worker.on(number)
         async def handle(n: int) -> None:

@@ -8,6 +8,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
+from queuecraft.middleware.verdict import Verdict, verdict_on
 from queuecraft.model.errors import (
     CircuitOpen,
     ConfigError,
@@ -175,7 +176,9 @@ class Breaker:
 
     def handling(self, handle: Handle) -> Handle:
         """Middleware around handlers: while it is open, messages wait, and no failure is counted.
-        The worker holds as many as it may, and leaves the rest in the queue.
+        The worker holds as many as it may, and leaves the rest in the queue. A failure is what a
+        handler raises, what it settles by `nack`, `retry` or `requeue`, and what takes longer than
+        the ack timeout; a payload that cannot be read is none.
 
         >>> from queuecraft import QueueCraft
         >>> QueueCraft().use(Breaker("bank").handling)
@@ -189,10 +192,9 @@ class Breaker:
             try:
                 result = await handle(message)
             except BaseException as error:
-                late = isinstance(error, asyncio.CancelledError) and message.lapsed
-                self.failed(TimeoutError("the ack timeout has passed") if late else error)
+                self._conclude(verdict_on(message, error))
                 raise
-            self.succeeded()
+            self._conclude(verdict_on(message, None))
             return result
 
         return broken
@@ -234,6 +236,14 @@ class Breaker:
     def _is_probe(self) -> bool:
         """Whether the call that ends is the one that tries. Others may have begun before it."""
         return self._probing and self._prober is _caller()
+
+    def _conclude(self, verdict: Verdict) -> None:
+        if verdict == "works":
+            self.succeeded()
+        elif isinstance(verdict, Exception):
+            self.failed(verdict)
+        else:
+            self._give_up()
 
     def _give_up(self) -> None:
         """A call says nothing of what was called; if it was to try, the next may."""

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
+from queuecraft.middleware.verdict import Verdict, verdict_on
 from queuecraft.model.errors import ConfigError
 from queuecraft.model.message import Message
-from queuecraft.model.outcome import Postponed, UnreadablePayload, held_back
+from queuecraft.model.outcome import Postponed, held_back
 from queuecraft.model.policy import is_number
 from queuecraft.runtime.engine import Engine
 from queuecraft.runtime.facts import CircuitChanged, CircuitState, Facts
@@ -22,8 +23,8 @@ class OutageGuard:
     """Of the messages of the last `window` seconds, `minimum` at least, more than `failure_rate`
     have failed: then none is handled but one probe every `probe_every` seconds, and the rest wait,
     uncounted. A probe that succeeds ends it; one that fails waits too, as if it had not been tried,
-    unless its ack timeout has counted it; after one that has not ended within `window` seconds
-    another is tried.
+    unless its ack timeout or its handler itself, by `nack`, `retry` or `requeue`, has decided on
+    it; after one that has not ended within `window` seconds another is tried.
 
     Give each worker a guard of its own.
 
@@ -80,24 +81,20 @@ class OutageGuard:
             probe = None if self._next_probe is None else self._begin_probe(self._next_probe)
             try:
                 result = await handle(message)
-            except Exception as error:
-                if isinstance(error, Postponed | UnreadablePayload):  # no sign of an outage
-                    self._give_up(probe)
-                    raise
-                self._count(error, probe)
-                if self._next_probe is not None:
+            except BaseException as error:
+                verdict = verdict_on(message, error)
+                self._conclude(verdict, probe)
+                if isinstance(error, Exception) and verdict is error and self._outage:
                     raise self._later(error) from error
                 raise
-            except BaseException:
-                if message.lapsed:  # a service that hangs is down as well
-                    self._count(TimeoutError("the ack timeout has passed"), probe)
-                else:
-                    self._give_up(probe)
-                raise
-            self._count(None, probe)
+            self._conclude(verdict_on(message, None), probe)
             return result
 
         return guarded
+
+    @property
+    def _outage(self) -> bool:
+        return self._next_probe is not None
 
     def _begin_probe(self, due: float) -> object:
         now = self._now()
@@ -110,10 +107,11 @@ class OutageGuard:
         self._tell("half_open")
         return self._probe
 
-    def _give_up(self, probe: object | None) -> None:
-        """A probe has shown nothing: the next may try."""
-        if probe is self._probe:
-            self._probe = None
+    def _conclude(self, verdict: Verdict, probe: object | None) -> None:
+        if verdict != "unknown":
+            self._count(verdict if isinstance(verdict, Exception) else None, probe)
+        elif probe is self._probe:
+            self._probe = None  # it has shown nothing: the next may try
 
     def _later(self, error: Exception) -> Postponed:
         assert self._next_probe is not None

@@ -283,6 +283,8 @@ class Consumer:
         for each in reversed(slot.rest.values()):
             assert each.delivery is not None
             assert each.settler is not None
+            if each.lapsed:
+                self.deadlines.ended(each.delivery)
             if self.intake.lanes is not None or each.settler.void:
                 self.leave(each.delivery, each.settler, each.again, follows=each.follows)
         slot.rest = {}

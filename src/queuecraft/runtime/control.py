@@ -89,8 +89,7 @@ class ByHand(Control):
             self._tell_loop(delivery, deadlines.extend, slot, delivery, seconds)
 
     def lapsed(self, delivery: Delivery) -> bool:
-        slot = None if self._consumer is None else self._consumer.slot_of(delivery)
-        return slot is not None and slot.lapsed
+        return self._consumer is not None and self._consumer.deadlines.is_late(delivery)
 
     def _chance(self) -> float:
         return 0.5 if self._consumer is None else self._consumer.clock.chance()

@@ -24,6 +24,15 @@ class Deadlines:
         self._clock = clock
         self._timer: Timer | None = None
         self._due = float("inf")
+        self._late: set[Delivery] = set()  # whose handlers still run
+
+    def is_late(self, delivery: Delivery) -> bool:
+        """Whether its time has passed while its handler runs."""
+        return delivery in self._late
+
+    def ended(self, delivery: Delivery) -> None:
+        """The handler of this delivery has ended."""
+        self._late.discard(delivery)
 
     def start(self, slot: Slot, delivery: Delivery, seconds: float) -> None:
         """The handler of this delivery has so many seconds from now."""
@@ -72,8 +81,11 @@ class Deadlines:
                 each.lapsed = True
                 assert each.delivery is not None
                 assert each.settler is not None
+                self._late.add(each.delivery)
                 self._settle(each, each.delivery, each.settler)
+            assert slot.delivery is not None
             slot.lapsed = True  # also where the first of a batch was settled by hand
+            self._late.add(slot.delivery)
             if slot.task is not None:
                 slot.task.cancel()
 

@@ -172,6 +172,8 @@ class Runner:
 
     def _finish(self, slot: Slot, delivery: Delivery) -> bool:
         """A run is over, and was not a plain success; False when its runner is, too."""
+        if slot.lapsed:
+            self._consumer.deadlines.ended(delivery)
         if slot.abandoned:
             return False
         assert slot.settler is not None
