@@ -11,14 +11,17 @@ import pytest
 from queuecraft import (
     BatchFailed,
     Message,
+    NoRetry,
     QueueError,
     Retry,
 )
 from queuecraft.drivers.base import Delivery
+from queuecraft.model.outcome import UnreadablePayload
 from tests.runtime.batching import ONE_TO_FIVE, Batches, publish
 from tests.runtime.consuming import (
     at_rest,
     both,
+    choked,
     flowing,
     lines,
     number,
@@ -102,6 +105,131 @@ async def test_one_that_fails_alone_holds_up_the_next_of_its_key_and_no_other(
             await stage.clock.advance(1)
             await at_rest(stage.driver, "numbers")
         assert seen[2:] == [[2, 3, 5]]
+
+
+@both
+async def test_what_is_behind_a_batch_waits_until_what_failed_in_it_is_a_dead_letter(
+    inline: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[list[int]] = []
+    async with tidy(inline=inline) as stage, choked(monkeypatch) as flows:
+        worker = stage.qc.worker(
+            "numbers", ordering="key", concurrency=2, batch_size=2, retry=NoRetry()
+        )
+
+        @worker.on(number)
+        async def handle(numbers: list[int]) -> None:
+            begun.append(numbers)
+            if 2 in numbers:
+                raise BatchFailed({numbers.index(2): ValueError("never")})
+
+        await worker.declare()
+        await publish(stage, 1, 2, 3, key="a")
+        await publish(stage, 4, 5, key="b")
+        async with running(worker):
+            await stage.clock.advance(1)
+            assert begun == [[1, 2], [4, 5]]
+            flows.set()
+            await eventually(lambda: begun == [[1, 2], [4, 5], [3]])
+            await at_rest(stage.driver, "numbers", dead=1)
+
+
+@both
+@pytest.mark.parametrize("refused", [[1, 2], [1], [2]], ids=str)
+async def test_what_a_batch_cannot_make_dead_letters_goes_back_in_order(
+    inline: bool, refused: list[int]
+) -> None:
+    handled: list[tuple[int, int]] = []
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker(
+            "numbers", ordering="key", concurrency=2, batch_size=2, retry=Retry(initial_delay=1)
+        )
+
+        @worker.on(number)
+        async def handle(messages: list[Message[int]]) -> None:
+            handled.extend((each.payload, each.attempt) for each in messages)
+            if len(handled) > 2:
+                return
+            raise BatchFailed(
+                {
+                    place: UnreadablePayload("no") if each.payload in refused else ValueError("no")
+                    for place, each in enumerate(messages)
+                }
+            )
+
+        stage.driver.reject(to="numbers.dlq", times=None, of="move")
+        await worker.declare()
+        await publish(stage, 1, 2, 3, key="a")
+        async with running(worker):
+            await eventually(lambda: worker.paused and not worker.in_flight)
+            await quiet()
+            left = await stage.driver.inner.peek("numbers", 10)
+            assert [(each.sent.body, each.redeliveries) for each in left] == [
+                (b"1", 0),
+                (b"2", 0),
+                (b"3", 0),
+            ]
+            stage.driver.heal()
+            worker.resume()
+            await stage.clock.advance(60)
+            await at_rest(stage.driver, "numbers")
+            assert worker.in_flight == 0
+    again = [(n, 1 if n in refused else 2) for n in (1, 2)]
+    assert handled == [(1, 1), (2, 1), *again, (3, 1)]
+
+
+@both
+async def test_a_failure_counts_though_another_of_its_batch_lost_the_connection(
+    inline: bool,
+) -> None:
+    handled: list[tuple[int, int]] = []
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker(
+            "numbers", ordering="key", concurrency=2, batch_size=2, retry=Retry(initial_delay=1)
+        )
+
+        @worker.on(number)
+        async def handle(messages: list[Message[int]]) -> None:
+            handled.extend((each.payload, each.attempt) for each in messages)
+            if len(handled) == 2:
+                raise BatchFailed({0: UnreadablePayload("no"), 1: ValueError("no")})
+
+        stage.driver.lose_answers(stored=False, of="move")
+        await worker.declare()
+        await publish(stage, 1, key="a")
+        await publish(stage, 2, key="b")
+        async with running(worker):
+            await stage.clock.advance(60)
+            await at_rest(stage.driver, "numbers")
+    assert sorted(handled) == [(1, 1), (1, 1), (2, 1), (2, 2)]
+
+
+@both
+async def test_what_waits_for_a_dead_letter_of_its_batch_goes_back_uncounted_when_the_worker_stops(
+    inline: bool,
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", ordering="key", concurrency=2, batch_size=2)
+
+        @worker.on(number)
+        async def handle(numbers: list[int]) -> None:
+            begun.set()
+            await go_on.wait()
+            raise BatchFailed({0: ValueError("not yet"), 1: UnreadablePayload("never")})
+
+        await worker.declare()
+        await publish(stage, 1, 2, key="a")
+        await worker.start()
+        await begun.wait()
+        stopping = asyncio.create_task(worker.stop())
+        await quiet()
+        go_on.set()
+        await stopping
+        assert worker.in_flight == 0
+        (left,) = await stage.driver.inner.peek("numbers", 10)
+        assert (left.sent.body, left.redeliveries) == (b"1", 0)
+        assert (await state(stage.driver, "numbers")).dead == 1
 
 
 @both

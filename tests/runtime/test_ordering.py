@@ -19,6 +19,7 @@ from tests.runtime.consuming import (
     Gate,
     at_rest,
     both,
+    choked,
     flowing,
     number,
     state,
@@ -26,6 +27,11 @@ from tests.runtime.consuming import (
     word,
 )
 from tests.runtime.support import Stage, eventually, ids, quiet, running
+
+
+async def bodies(stage: Stage, queue: str) -> list[bytes]:
+    """What is ready in a queue, in order."""
+    return [each.sent.body for each in await stage.driver.inner.peek(queue, 100)]
 
 
 async def publish(stage: Stage, seen: Ledger, *numbers: int, keys: str = "a") -> None:
@@ -162,6 +168,101 @@ async def test_a_key_goes_on_after_its_first_message_is_dead_lettered(inline: bo
             await at_rest(stage.driver, "numbers", dead=1)
     assert seen.attempts() == [1, 2, 3, 4, 1, 1]
     seen.check(dead_letters=["a-0"], ordered=["numbers"])
+
+
+@both
+@pytest.mark.parametrize("why", ["it fails", "it is too old", "nobody knows it"])
+async def test_a_key_waits_until_its_first_message_is_a_dead_letter_and_other_keys_do_not(
+    inline: bool, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handled: list[int] = []
+    async with tidy(inline=inline) as stage, choked(monkeypatch) as flows:
+        worker = stage.qc.worker("numbers", concurrency=2, ordering="key", retry=NoRetry())
+
+        @worker.on(number)
+        async def handle(n: int) -> None:
+            if n == 1:
+                raise ValueError("never")
+            handled.append(n)
+
+        await worker.declare()
+        if why == "nobody knows it":
+            await stage.qc.admin.bind("numbers", "unheard")
+            await stage.qc.publish("unheard", 1, key="a")
+        else:
+            await stage.qc.publish(number, 1, key="a", ttl=5 if why == "it is too old" else 60)
+        await stage.clock.advance(6)
+        await stage.qc.publish_many(number, [2, 3], key="a")
+        await stage.qc.publish_many(number, [4, 5], key="b")
+        async with running(worker):
+            await stage.clock.advance(1)
+            assert handled == [4, 5]
+            flows.set()
+            await eventually(lambda: handled == [4, 5, 2, 3])
+            await at_rest(stage.driver, "numbers", dead=1)
+
+
+@both
+@pytest.mark.parametrize("how", ["refused", "lost"])
+async def test_what_does_not_become_a_dead_letter_comes_again_before_what_is_behind_it(
+    inline: bool, how: str
+) -> None:
+    handled: list[tuple[int, int]] = []
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker(
+            "numbers", concurrency=2, ordering="key", retry=Retry(max_retries=1, initial_delay=1)
+        )
+
+        @worker.on(number)
+        async def handle(n: int, message: Message) -> None:
+            handled.append((n, message.attempt))
+            if n == 1 and len(handled) < 3:
+                raise ValueError("not yet")
+
+        if how == "refused":
+            stage.driver.reject(to="numbers.dlq", times=None, of="move")
+        else:
+            stage.driver.lose_answers(stored=False, of="move")
+        async with running(worker):
+            await stage.qc.publish_many(number, [1, 2, 3], key="a")
+            await stage.clock.advance(1)
+            if how == "refused":
+                await eventually(lambda: worker.paused and not worker.in_flight)
+                assert await bodies(stage, "numbers") == [b"1", b"2", b"3"]
+                stage.driver.heal()
+                worker.resume()
+            await stage.clock.advance(60)
+            await at_rest(stage.driver, "numbers")
+    assert handled == [(1, 1), (1, 2), (1, 2), (2, 1), (3, 1)]
+
+
+@both
+async def test_a_key_waits_for_a_handler_that_goes_on_after_a_dead_letter_that_was_refused(
+    inline: bool,
+) -> None:
+    go_on, begun = asyncio.Event(), list[tuple[int, int]]()
+    async with tidy(inline=inline) as stage:
+        worker = stage.qc.worker("numbers", concurrency=2, ordering="key")
+
+        @worker.on(number)
+        async def handle(n: int, message: Message) -> None:
+            begun.append((n, message.attempt))
+            if len(begun) == 1:
+                await message.dead_letter("no such account")
+                await go_on.wait()
+
+        stage.driver.reject(to="numbers.dlq", times=None, of="move")
+        async with running(worker):
+            await stage.qc.publish_many(number, [1, 2], key="a")
+            await eventually(lambda: worker.paused)
+            stage.driver.heal()
+            worker.resume()
+            await quiet()
+            assert begun == [(1, 1)]
+            go_on.set()
+            await at_rest(stage.driver, "numbers")
+            assert worker.in_flight == 0
+    assert begun == [(1, 1), (1, 1), (2, 1)]
 
 
 @both

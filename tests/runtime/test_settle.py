@@ -352,7 +352,7 @@ class Told:
 
     def session_lost(self, settler: Settler, error: QueueError) -> None:
         if not settler.void:
-            settler.void = True
+            settler.end()
             self.lost.append(error)
 
     def handled_elsewhere(self, deliveries: Sequence[Delivery]) -> None:

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from queuecraft import Message, QueueCraft, Retry, Worker
+from queuecraft import BatchFailed, Message, QueueCraft, Retry, Worker
 from queuecraft.drivers.base import Delivery, Queue
-from queuecraft.model.outcome import Postponed
+from queuecraft.model.outcome import Postponed, UnreadablePayload
 from queuecraft.runtime.plan import Ordering
 from queuecraft.testing import FakeClock, Ledger
-from tests.runtime.consuming import AT_ONCE, Gate, at_rest, both, number, word
+from tests.runtime.consuming import AT_ONCE, Gate, at_rest, both, choked, number, word
 from tests.runtime.sharing import SharingDriver
 from tests.runtime.support import eventually, quiet, running
 
@@ -556,3 +556,31 @@ async def test_a_message_that_others_have_while_it_is_put_back_is_counted_once()
             await eventually(lambda: nothing_held(worker))
         await crashed.close()
     assert gate.passed == ["first"]
+
+
+async def test_what_is_to_be_tried_again_beside_a_dead_letter_goes_with_its_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[list[int]] = []
+    async with sharing(inline=False) as scene, choked(monkeypatch) as flows:
+        worker = scene.qc.worker(
+            "numbers", batch_size=2, ordering="key", retry=Retry(initial_delay=1)
+        )
+
+        @worker.on(number)
+        async def handle(numbers: list[int]) -> None:
+            begun.append(numbers)
+            raise BatchFailed({0: UnreadablePayload("no"), 1: ValueError("not yet")})
+
+        await scene.waiting(worker, "m-1", key="a")
+        await scene.publish("m-2", key="b")
+        async with running(worker):
+            await eventually(lambda: begun == [[1, 2]])
+            await quiet()  # one is on its way to the dead letters
+            await scene.driver.give("m-2")
+            flows.set()
+            await scene.clock.advance(60)
+            assert begun == [[1, 2]]
+            assert scene.others() == ["m-2"]
+            assert nothing_held(worker)
+            await at_rest(scene.driver, "numbers", dead=1)

@@ -57,7 +57,7 @@ class Admission:
             reason = EXPIRED
         if reason is not None:
             settler.settle(delivery, at_the_end(policy, reason), attempt)
-            consumer.intake.leave(delivery)
+            consumer.depart([slot])
             return None
         call = self._find(delivery)
         if call is None:
@@ -68,8 +68,8 @@ class Admission:
             outcome = after_failure(
                 policy, attempt, NO_HANDLER, Failure("NoHandler", what), chance=self._clock.chance()
             )
-            again = consumer.fail(delivery, settler, outcome, attempt)
-            consumer.leave(delivery, settler, again)
+            slot.again = consumer.fail(delivery, settler, outcome, attempt)
+            consumer.depart([slot])
             return None
         if self._suspect(delivery) and not await consumer.be_alone(slot, settler):
             await consumer.put_back(slot, delivery, slot.settler or settler)

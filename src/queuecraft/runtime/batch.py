@@ -56,7 +56,6 @@ class Batch:
         await self._fill(consumer, slot, settler)
         while True:
             if settler.void:
-                consumer.leave_rest(slot)
                 raise ConnectionLost("the connection broke before the batch was begun")
             if consumer.intake.stopped or any(each.settler is not settler for each in slot.all):
                 # As everything that has not begun; and others have some of it by now.
@@ -72,7 +71,6 @@ class Batch:
             slot.timed = None
             await consumer.clock.sleep(raised.seconds)
         self._settle(consumer, slot, errors, perf_counter() - started)
-        consumer.leave_rest(slot)
         if slot.lapsed and raised is not None:
             raise raised  # as after any handler that is late
         slot.by_hand = True

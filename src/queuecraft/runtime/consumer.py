@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from queuecraft.clock import Clock
@@ -34,12 +35,23 @@ from queuecraft.runtime.options import policy_for
 from queuecraft.runtime.orphans import Orphans
 from queuecraft.runtime.router import Router
 from queuecraft.runtime.runner import Runner
-from queuecraft.runtime.settle import Settler, failures
+from queuecraft.runtime.settle import End, Settler, failures
 from queuecraft.runtime.slot import Slot
 from queuecraft.runtime.tally import Tally
 
 HELD = 1200.0  # seconds it may wait here again and again: RabbitMQ takes back after 1800
 ALONE_WITHIN = 30.0  # seconds a message waits for its neighbours to end; one may never do so
+
+
+@dataclass(slots=True)
+class Turn:
+    """What was handled, and has yet to make room for the next of its key."""
+
+    delivery: Delivery
+    settler: Settler
+    again: float | None  # failed: when to try again, in its own lane
+    follows: bool  # another of its key was before it in the same batch
+    end: asyncio.Future[End] | None  # it is to be a dead letter
 
 
 class Consumer:
@@ -76,6 +88,7 @@ class Consumer:
         self.intake = Intake(
             queue, connection, counters, facts, clock, self, prefetch=prefetch, ordered=ordered
         )
+        self._ending: dict[Delivery, Turn] = {}
         self.wary = False  # after a lost connection every delivery is looked at closely
         self.tally = Tally(name, queue.name, counters, facts, clock)
         traits = connection.traits
@@ -120,8 +133,9 @@ class Consumer:
         ]
 
     @property
-    def _running(self) -> list[Delivery]:
-        return [delivery for _, delivery in self._at_work]
+    def _begun(self) -> list[Delivery]:
+        """What is being handled, or leaves only once it is a dead letter."""
+        return [*(delivery for _, delivery in self._at_work), *self._ending]
 
     @property
     def paused(self) -> str | None:
@@ -202,6 +216,9 @@ class Consumer:
         await self.give_back()
         await self.errands.done()
         await self.flush_now(settler)
+        # All of that has its end by now, which is told in the next turns of the loop.
+        while self._ending:  # noqa: ASYNC110
+            await asyncio.sleep(0)
         await self.errands.done()
 
     # -- runners that fall ---------------------------------------------------------------------
@@ -222,7 +239,7 @@ class Consumer:
             if each.delivery is None or each.settler is None:
                 continue
             if not each.open or each.settler is not self.intake.settler:
-                self.leave(each.delivery, each.settler, each.again, follows=each.follows)
+                self.depart([each])
             elif each.follows and self.intake.lanes is not None:
                 self.intake.lanes.rejoin(each.delivery)
             else:
@@ -241,53 +258,62 @@ class Consumer:
             printable(slot.delivery.sent.id),
             self.queue.name,
         )
-        self.leave_rest(slot)
-        self.leave(slot.delivery, slot.settler, slot.again)
+        for each in slot.rest:
+            self.deadlines.ended(each)
+        self.depart(slot.all)
+        slot.rest = {}
         self.crew.replace(slot)
         self.intake.unclaim(slot)
 
     # -- the end of a run ----------------------------------------------------------------------
 
-    def leave(
-        self,
-        delivery: Delivery,
-        settler: Settler,
-        again: float | None = None,
-        *,
-        follows: bool = False,
-    ) -> None:
-        """A delivery has had its turn; the next of its key may go, unless it comes `again`. One
-        that `follows` another in its batch leaves before that one, and gives way to nobody."""
-        intake = self.intake
-        if settler.void:
-            self._comes_again(delivery, follows)
-        elif again is None:
-            if follows:
-                intake.part(delivery)
-            else:
-                intake.leave(delivery)
-        elif intake.stopped or intake.lanes is None:
-            if intake.lanes is not None:
-                intake.lanes.failed(delivery, again)
-            self._hand_back(delivery, settler, follows)
+    def depart(self, handled: Sequence[Slot]) -> None:
+        """What was handled together has had its turn, and the next of its keys may go. What is to
+        be a dead letter is waited for: should it not become one, it comes again before what is
+        behind it."""
+        lanes = self.intake.lanes
+        turns: list[Turn] = []
+        for each in reversed(handled):  # so that of one key those that come again wait in order
+            assert each.delivery is not None
+            assert each.settler is not None
+            if lanes is None and not each.settler.void:
+                continue  # it is in nobody's way
+            if lanes is not None and each.again is not None and not each.settler.void:
+                lanes.failed(each.delivery, each.again)
+            end = each.settler.ending.get(each.delivery)
+            turns.append(Turn(each.delivery, each.settler, each.again, each.follows, end))
+        ends = [turn.end for turn in turns if turn.end is not None and not turn.end.done()]
+        if ends:
+            self._ending.update((turn.delivery, turn) for turn in turns)
+            asyncio.gather(*ends).add_done_callback(lambda _: self._leave_later(turns))
         else:
-            intake.lanes.failed(delivery, again)
-            if follows:
+            for turn in turns:
+                self._leave(turn)
+
+    def _leave_later(self, turns: Sequence[Turn]) -> None:
+        for turn in turns:
+            self._leave(turn)
+            self._ending.pop(turn.delivery, None)
+        self.intake.nudge()
+
+    def _leave(self, turn: Turn) -> None:
+        intake = self.intake
+        delivery, settler, again, follows = turn.delivery, turn.settler, turn.again, turn.follows
+        settler.ending.pop(delivery, None)
+        end = None if turn.end is None else turn.end.result()
+        if settler.void or end == "elsewhere":
+            self._comes_again(delivery, follows)
+        elif end == "here" or (again is not None and intake.stopped):
+            _ = self._hand_back(delivery, settler, follows)
+        elif again is not None:
+            if follows and intake.lanes is not None:
                 intake.lanes.rejoin(delivery)
             else:
                 intake.wait(delivery, again)
-
-    def leave_rest(self, slot: Slot) -> None:
-        """A batch has had its turn: all but its first leave, the last of them first, so that of
-        one key those that come again wait in order."""
-        for each in reversed(slot.rest.values()):
-            assert each.delivery is not None
-            assert each.settler is not None
-            if each.lapsed:
-                self.deadlines.ended(each.delivery)
-            if self.intake.lanes is not None or each.settler.void:
-                self.leave(each.delivery, each.settler, each.again, follows=each.follows)
-        slot.rest = {}
+        elif follows:
+            intake.part(delivery)
+        else:
+            intake.leave(delivery)
 
     def put_back_batch(self, slot: Slot) -> None:
         """A batch that was not full is not to begin now: the broker keeps it."""
@@ -311,7 +337,9 @@ class Consumer:
         await asyncio.shield(self.errands.start(self.release(settler, [delivery])))
         self._comes_again(delivery, follows=False)
 
-    def _hand_back(self, delivery: Delivery, settler: Settler, follows: bool = False) -> None:
+    def _hand_back(
+        self, delivery: Delivery, settler: Settler, follows: bool = False
+    ) -> asyncio.Task[None]:
         """A delivery is to come again, and nothing is to begin now: its turn comes where the queue
         is consumed next, or here after a resume."""
         intake = self.intake
@@ -319,7 +347,8 @@ class Consumer:
             _ = self.give_back()  # a runner that has fallen left its followers where they were
         self._comes_again(delivery, follows)
         intake.returning()  # should it be resumed at once, what is behind must not come first
-        _ = self.errands.start(self._return(settler, [delivery]))
+        intake.stir()  # or if it is received just now
+        return self.errands.start(self._return(settler, [delivery]))
 
     def _comes_again(self, delivery: Delivery, follows: bool) -> None:
         self.orphans.finished(delivery, success=False)  # its redelivery may wait for this
@@ -338,7 +367,7 @@ class Consumer:
             _ = self.errands.start(self.flush_now(settler))
             self.intake.nudge()
         elif self.intake.stopped:
-            self._hand_back(delivery, settler)
+            _ = self._hand_back(delivery, settler)
         else:
             self.intake.put(delivery)
 
@@ -389,7 +418,7 @@ class Consumer:
         if intake.lanes is not None:
             intake.lanes.postponed(delivery, again)
         if intake.stopped:
-            self._hand_back(delivery, settler)
+            _ = self._hand_back(delivery, settler)
         elif intake.lanes is None and (
             asked.seconds > WAITS_HERE or intake.waited(delivery) > HELD
         ):
@@ -450,7 +479,7 @@ class Consumer:
 
     def give_back(self) -> asyncio.Task[None]:
         """Release everything that no handler has begun on."""
-        rest = self.intake.take_back(self._running)
+        rest = self.intake.take_back(self._begun)
         return self.errands.start(self._return(self.intake.settler, rest))
 
     async def _return(self, settler: Settler | None, rest: Sequence[Delivery]) -> None:
@@ -507,7 +536,7 @@ class Consumer:
         if settler.void:
             return
         gone = set(deliveries)
-        if rest := self.intake.drop(gone.difference(self._running)):
+        if rest := self.intake.drop(gone.difference(self._begun)):
             self.intake.returning()  # and once it is back, whoever had no room for more is woken
             _ = self.errands.start(self._return(settler, rest))
         for slot in self.slots:
@@ -528,6 +557,12 @@ class Consumer:
                 settler.held -= 1
                 self.wary = True
                 self.orphans.started(delivery)
+        for turn in self._ending.values():
+            if turn.delivery in gone and turn.again is not None:
+                turn.settler = parted
+                settler.held -= 1
+                self.wary = True
+                self.orphans.started(turn.delivery)
         if self.intake.idle:
             self.intake.wake()
 
@@ -542,7 +577,7 @@ class Consumer:
                     self.orphans.started(delivery)
             # What was handled and not yet acked is counted, and remembered as handled.
             _ = self.errands.start(self.flush_now(settler))
-            self.intake.end(settler, self._running)
+            self.intake.end(settler, [delivery for _, delivery in self._at_work])
             self.intake.lost(error)
 
     def handled_elsewhere(self, deliveries: Sequence[Delivery]) -> None:

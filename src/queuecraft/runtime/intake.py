@@ -290,7 +290,7 @@ class Intake:
     def end(self, settler: Settler, running: Iterable[Delivery]) -> None:
         """The session is over: what was received through it is void. What runs still leads the
         lane of its key, and its redelivery waits behind it."""
-        settler.void = True
+        settler.end()
         self.buffer.clear()
         self._behind.clear()
         self._forget_waiting()
@@ -407,7 +407,13 @@ class Intake:
         self._driver = driver
         self._generation = generation
         self.settler = settler = Settler(
-            subscription, self._queue, self._owner, self._counters, self._facts, self._clock
+            subscription,
+            self._queue,
+            self._owner,
+            self._counters,
+            self._facts,
+            self._clock,
+            ordered=self.lanes is not None,
         )
         subscription.on_leaving = partial(self._owner.leaving, settler)
         subscription.on_left = partial(self._owner.left, settler)

@@ -140,7 +140,7 @@ class Runner:
         elif not slot.by_hand:
             consumer.tally.succeeded(delivery, [took])
             consumer.orphans.finished(delivery)
-        return self._finish(slot, delivery)
+        return self._finish(slot)
 
     def _after_error(
         self, slot: Slot, delivery: Delivery, error: BaseException, took: float
@@ -168,16 +168,16 @@ class Runner:
                 consumer.policy_of(delivery), attempt, error, self._clock.chance()
             )
             slot.again = consumer.fail(delivery, settler, outcome, attempt, took)
-        return self._finish(slot, delivery)
+        return self._finish(slot)
 
-    def _finish(self, slot: Slot, delivery: Delivery) -> bool:
+    def _finish(self, slot: Slot) -> bool:
         """A run is over, and was not a plain success; False when its runner is, too."""
-        if slot.lapsed:
-            self._consumer.deadlines.ended(delivery)
+        for each in slot.all if slot.lapsed else ():
+            assert each.delivery is not None
+            self._consumer.deadlines.ended(each.delivery)
         if slot.abandoned:
             return False
-        assert slot.settler is not None
-        self._consumer.leave(delivery, slot.settler, slot.again)
+        self._consumer.depart(slot.all)
         # The cancellation of a late handler is over with it; another one may be meant for us.
         goes_on = not slot.lapsed or slot.task is None or slot.task.uncancel() == 0
         slot.forget()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from queuecraft.clock import Clock
 from queuecraft.codec.attempts import Attempt
@@ -49,6 +49,10 @@ __all__ = ["Owner", "Settler", "failures"]
 
 _Ending: TypeAlias = Retried | PutOff | DeadLettered | Dropped
 
+End: TypeAlias = Literal["dead", "here", "elsewhere"]
+"""What became of a message that was to be a dead letter: it is one, it is still held, or the
+broker has it and gives it to somebody again."""
+
 
 class Owner(Protocol):
     """Whom a settler works for."""
@@ -62,7 +66,8 @@ class Owner(Protocol):
         """These were handled, but the broker will deliver them again."""
 
     def stuck(self, delivery: Delivery, error: QueueError) -> None:
-        """A dead letter could not be written; the message is back in its queue."""
+        """A dead letter could not be written. The message is back in its queue or, where order is
+        kept, goes back when what is behind it has."""
 
 
 class Settler:
@@ -80,18 +85,23 @@ class Settler:
         counters: Counters,
         facts: Facts,
         clock: Clock,
+        *,
+        ordered: bool = False,
     ) -> None:
         self.subscription = subscription
         self.acks: list[Delivery] = []
         self.durations: list[float] = []
         self.held = 0
         self.void = False
+        self.ending: dict[Delivery, asyncio.Future[End]] = {}
+        """Where order is kept, what is to be a dead letter, until it has made room."""
         self.flushing = False  # acks, or about to; moves may take longer
         self._queue = queue
         self._owner = owner
         self._counters = counters
         self._facts = facts
         self._clock = clock
+        self._ordered = ordered
         # One by one: if what is behind cannot go back, what is before it must not go back alone.
         self._releasing = asyncio.Lock()
         self._unrun: list[Delivery] = []  # acked without a success of their own
@@ -116,6 +126,8 @@ class Settler:
             self._unrun.append(delivery)
         elif not isinstance(outcome, Released):
             self._moves.append((delivery, outcome, attempt))
+            if self._ordered and not self.void and isinstance(outcome, DeadLettered):
+                self.ending[delivery] = asyncio.get_running_loop().create_future()
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
         """Give deliveries back untouched, and what the driver has taken for nobody yet."""
@@ -138,10 +150,16 @@ class Settler:
                 self.flushing = False
                 await self._flush_moves(moves)
 
+    def end(self) -> None:
+        """Nothing can be settled any more: the broker has all that is held."""
+        self.void = True
+        for delivery in self.ending:
+            self._ended(delivery, "elsewhere")
+
     async def close(self) -> None:
         """Stop receiving; what is still held goes back by itself."""
         if not self.void:
-            self.void = True
+            self.end()
             try:
                 await self.subscription.close()
             except ConnectionLost as error:
@@ -225,6 +243,7 @@ class Settler:
         if receipt is ACCEPTED:
             self.held -= 1
             self._report(delivery, outcome, attempt)
+            self._ended(delivery, "dead")
         elif isinstance(receipt, Unknown):
             # Not acked, so it is still in the queue: the broker delivers it again. Also where the
             # connection seems to stand: given back on it, the message would come round at once,
@@ -234,6 +253,7 @@ class Settler:
             if isinstance(receipt.error, AlreadySettled):
                 self.held -= 1
                 self._counters.stale += 1
+                self._ended(delivery, "elsewhere")
             elif isinstance(outcome, Retried | PutOff):
                 # It cannot wait for another try here, so it is kept where a person sees it.
                 ending = DeadLettered(outcome.reason, outcome.failure)
@@ -257,8 +277,15 @@ class Settler:
 
     async def _keep(self, delivery: Delivery, error: QueueError) -> None:
         """Nothing can be written: the message stays, and the queue waits for a person."""
-        await self.release([delivery])
+        if not self._ordered:
+            await self.release([delivery])
         self._owner.stuck(delivery, error)
+        self._ended(delivery, "here")
+
+    def _ended(self, delivery: Delivery, end: End) -> None:
+        ending = self.ending.get(delivery)
+        if ending is not None and not ending.done():
+            ending.set_result(end)
 
     def _target(
         self, delivery: Delivery, outcome: Retried | PutOff | DeadLettered, attempt: int
