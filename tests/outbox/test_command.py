@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sqlite3
 import subprocess
@@ -68,6 +69,17 @@ def test_a_relay_runs_until_it_is_told_to_end(shell: Shell, shop: sqlite3.Connec
                 relay.send_signal(signal.SIGTERM)
         assert relay.wait(30) == 0, told
     assert any(b"outbox: relaying" in line for line in told)
+
+
+def test_a_relay_that_is_told_to_end_before_it_has_begun_ends_well(shell: Shell) -> None:
+    settings = shell.folder / "settings.toml"
+    os.mkfifo(settings)  # which it opens while it gets ready, and reads until the test closes it
+    command = ("outbox", "relay", "--database", f"sqlite:///{shell.folder}/shop.db")
+    with shell.process(*command, env={"QUEUECRAFT_CONFIG": str(settings)}) as relay:
+        with settings.open("wb"):
+            relay.send_signal(signal.SIGTERM)
+            told = relay.communicate(timeout=30)
+        assert (relay.returncode, told) == (0, (b"", b""))
 
 
 def test_refused_messages_are_listed_put_back_and_discarded(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import asdict
@@ -18,7 +19,7 @@ from queuecraft.cli.duration import seconds, spoken
 from queuecraft.cli.exits import UnknownMessage
 from queuecraft.cli.output import AsJson, say, say_json, show
 from queuecraft.cli.processes.logs import LogFormat, LogLevel, write_log
-from queuecraft.cli.processes.stop import Stop
+from queuecraft.cli.processes.stop import Stop, StoppedEarly
 from queuecraft.clock import Clock
 from queuecraft.model.errors import ConfigError, QueueError
 from queuecraft.outbox import Outbox
@@ -74,10 +75,11 @@ def relay(
     place = _named(database)
     stop = Stop(log)
     stop.listen(supervised=False)
-    qc = craft(url, creates=True)
-    outbox = Outbox(qc.settings, table=table)
-    write_log(log_format, log_level)
-    asyncio.run(_relay(qc, outbox, place, stop, once=once, poll=poll))
+    with contextlib.suppress(StoppedEarly):
+        qc = craft(url, creates=True)
+        outbox = Outbox(qc.settings, table=table)
+        write_log(log_format, log_level)
+        asyncio.run(_relay(qc, outbox, place, stop, once=once, poll=poll))
 
 
 async def _relay(
