@@ -17,6 +17,8 @@ from tests.pipeline.small import JVM, SETTINGS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+PROD = "amqp://127.0.0.1:1/prod"  # where nothing answers
+
 pytestmark = pytest.mark.timeout(180)  # the first of them waits until Spark has started
 
 
@@ -113,6 +115,24 @@ def test_the_command_to_go_on_names_the_broker_and_no_password(
     assert "s3cret" not in told
     monkeypatch.setenv("QUEUECRAFT_CONNECTION_SHOP_URL", url)
     assert " --connection shop --expired\n" in shell.ok(*asked, "--connection", "shop")
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"QUEUECRAFT_URL": PROD, "QUEUECRAFT_USERNAME": "ada", "QUEUECRAFT_PASSWORD": "s3cret"},
+        {"QUEUECRAFT_URL": PROD, "QUEUECRAFT_CONNECTION_DEFAULT_URL": PROD},
+        {"QUEUECRAFT_HOST": "prod", "QUEUECRAFT_CONNECTION_DEFAULT_PASSWORD": "s3cret"},
+    ],
+    ids=" ".join,
+)
+def test_the_url_of_the_command_counts_and_nothing_that_is_said_of_another_broker(
+    spark: SparkSession, shell: Shell, lake: Path, others: dict[str, str]
+) -> None:
+    asked = ("--to", "billing", "--id", "m-00001", "--no-ingest", "--yes", "--url", shell.url)
+    told = shell("lake", "replay", "lake", *asked, env=others)
+    assert told.exit_code == 0, told.stderr
+    assert shell.ids("billing") == ["m-00001"]
 
 
 @pytest.mark.parametrize(

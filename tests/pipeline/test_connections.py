@@ -71,6 +71,26 @@ def test_the_default_connection_is_that_of_the_application() -> None:
     assert connection_settings("default", environ).url == "amqp://other"
 
 
+def test_a_url_takes_of_an_address_only_what_it_says_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text("QUEUECRAFT_USERNAME=ada\nQUEUECRAFT_PASSWORD=s3cret\n")
+    environ = {
+        "QUEUECRAFT_TYPE": "rabbitmq",
+        "QUEUECRAFT_HOST": "rabbit",
+        "QUEUECRAFT_PASSWORD": "s3cret",
+        "QUEUECRAFT_CONNECTION_DEFAULT_URL": "amqp://ada:s3cret@rabbit",
+        "QUEUECRAFT_PUBLISH_TIMEOUT": "5",
+    }
+    settings = connection_settings("default", environ, url="amqp://staging/shop")
+    assert (settings.url, settings.publish_timeout) == ("amqp://staging/shop", 5)
+    with pytest.raises(ConfigError, match="url is 'local://', a queue in the memory"):
+        connection_settings(url="local://")
+    with pytest.raises(ConfigError, match="url is a file of one machine"):
+        connection_settings(url="local:///data/queue.db", local=False)
+
+
 def test_an_application_does_not_mind_the_variables_of_connections() -> None:
     environ = {
         f"QUEUECRAFT_CONNECTION_{name}_{setting}": "amqp://rabbit"

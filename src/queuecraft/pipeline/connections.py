@@ -27,11 +27,16 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 def connection_settings(
-    name: str = DEFAULT, environ: Mapping[str, str] | None = None, *, local: bool = True
+    name: str = DEFAULT,
+    environ: Mapping[str, str] | None = None,
+    *,
+    local: bool = True,
+    url: str | None = None,
 ) -> Settings:
     """The settings of a connection. One called `shop` has the variables of an application, with
     `QUEUECRAFT_CONNECTION_SHOP_` before them instead of `QUEUECRAFT_`; its `…_CONFIG` names a TOML
-    file. `local`: whether all that reads and writes runs on one machine.
+    file. `local`: whether all that reads and writes runs on one machine. `url` is that of a broker
+    without a name: it has the other settings of the application, and of an address only itself.
 
     >>> there = {"QUEUECRAFT_CONNECTION_SHOP_URL": "redis://cache/0?mode=list"}
     >>> connection_settings("shop", there).url
@@ -41,6 +46,10 @@ def connection_settings(
     queuecraft.ConfigError: connection 'shop' is not known here; set ..., there is 'bar'
     """
     environ = os.environ if environ is None else environ
+    if url is not None:
+        settings = settings_from_environment(environ, given={"url": url})
+        _check_place("url", settings.url, local)
+        return settings
     prefix = f"{NAMED}{_checked(name).upper().replace('-', '_')}_"
     said = _said(environ, prefix)
     try:
@@ -56,7 +65,8 @@ def connection_settings(
             raise
         told = error.message.replace(PREFIX, prefix)
         raise ConfigError(f"connection {name!r}: {told}") from None
-    _check_place(name, settings.url, prefix if said or name != DEFAULT else PREFIX, local)
+    variable = f"{prefix if said or name != DEFAULT else PREFIX}URL"
+    _check_place(f"connection {name!r} ({variable})", settings.url, local)
     return settings
 
 
@@ -137,10 +147,9 @@ def _unknown(name: str, prefix: str, environ: Mapping[str, str]) -> ConfigError:
     )
 
 
-def _check_place(name: str, url: str, prefix: str, local: bool) -> None:
+def _check_place(said: str, url: str, local: bool) -> None:
     if url.partition("://")[0].lower() != "local":
         return
-    said = f"connection {name!r} ({prefix}URL)"
     if path_of(url) is None:
         raise ConfigError(
             f"{said} is {address.DEFAULT!r}, a queue in the memory of one process; Spark's workers "

@@ -13,6 +13,7 @@ from tests.docs.blocks import changed, left_to
 from tests.pipeline.cluster.daemon import HOME
 from tests.pipeline.cluster.standalone import Cluster, run
 from tests.pipeline.cluster.twins import ingested_here, same_tables, small_lake
+from tests.pipeline.replay.scene import archive, captured
 from tests.pipeline.source.queues import declared, waiting
 
 if TYPE_CHECKING:
@@ -30,6 +31,20 @@ orders = spark.range(20).selectExpr("id as n").repartition(2)
 place = {"connection": "shop", "queue": "billing"}
 orders.write.format("queuecraft").options(**place).mode("append").save()
 print("on", spark.sparkContext.master)
+"""
+
+REPLAY: Final = """
+import sys
+
+from queuecraft.pipeline.lake import Lake
+from queuecraft.pipeline.replay.execution import execute
+from queuecraft.pipeline.replay.planning import plan
+from queuecraft.pipeline.replay.question import Question
+from queuecraft.pipeline.session import spark_session
+
+spark, lake = spark_session(), Lake.at("lake")
+_, to, place = sys.argv
+print(execute(spark, lake, plan(spark, lake, Question(to="billing")).id, **{to: place}))
 """
 
 
@@ -91,3 +106,18 @@ def test_a_connection_that_executors_do_not_know_is_told(cluster: Cluster, tmp_p
     told = run(SUBMIT, "--master", cluster.url, "job.py", folder=tmp_path)
     assert told.returncode != 0
     assert "connection 'market' is not known here" in told.stderr
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(180)
+def test_a_replay_to_a_url_that_executors_would_not_know_is_refused(
+    cluster: Cluster, redis_url: str, tmp_path: Path
+) -> None:
+    url = f"{redis_url}&mode=list"
+    declared(url, "billing")
+    archive(tmp_path / "lake", [captured(1)])
+    (tmp_path / "job.py").write_text(REPLAY)
+    told = run(SUBMIT, "--master", cluster.url, "job.py", "url", url, folder=tmp_path)
+    assert told.returncode != 0
+    assert "the url of a replay stays on this machine" in told.stdout, told.stderr[-4000:]
+    assert waiting(url, "billing") == []

@@ -151,6 +151,8 @@ def test_nothing_is_sent_to_a_queue_or_exchange_that_is_not_there(
         execute(spark, lake, "r-1")
     with pytest.raises(ConfigError, match="not the id of a replay"):
         execute(spark, lake, "../other")
+    with pytest.raises(ConfigError, match="a name or a URL"):
+        execute(spark, lake, made.id, connection="shop", url=broker.url)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -30,6 +30,7 @@ from queuecraft.cli.pairs import pairs
 from queuecraft.cli.report import NoIngest, opened
 from queuecraft.model import address
 from queuecraft.model.errors import ConfigError, QueueError
+from queuecraft.model.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from queuecraft.pipeline.replay.plan import Plan
     from queuecraft.pipeline.replay.question import Question
 
-URL = "QUEUECRAFT_URL"
 SECONDS = 10  # of messages in a chunk, where a rate makes them slow
 
 
@@ -185,13 +185,14 @@ def replay(
         canary=canary or CANARY,
     )
     lake = Lake.at(path)
-    with _broker(connection, url, master, remote) as name:
+    broker = Broker.found(connection, url, master, remote)
+    with _interruptible():
         if resume is not None:
             plan = _planned(lake, resume, question, usual, dry_run=dry_run)
             spark = session(master, remote)
         else:
             if to is not None and not dry_run:
-                _check_queue(name, to)  # a slip of the pen is told before the long work
+                _check_queue(broker, to)  # a slip of the pen is told before the long work
             spark = _spark(path, master, remote, ingest_first=not no_ingest)
             plan = _plan(spark, lake, question)
         _show(plan, as_json=as_json)
@@ -206,7 +207,7 @@ def replay(
         with bar(plan) as draw:
             limits = Limits(rate, max_failure_rate, max_backlog, expired=expired, force=force)
             try:
-                ended = _execute(spark, lake, plan, name, limits, draw)
+                ended = _execute(spark, lake, plan, broker, limits, draw)
             except ConfigError:  # to go on like this is of no use
                 raise
             except QueueError:
@@ -226,38 +227,38 @@ class Limits:
     force: bool
 
 
-@contextmanager
-def _broker(
-    connection: str | None, url: str | None, master: str | None, remote: str | None
-) -> Generator[str]:
-    """The name of the connection, while the environment says what it means; SIGTERM is Ctrl-C."""
-    from queuecraft.pipeline.connections import DEFAULT, connection_settings
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where it goes: a connection, or a URL instead."""
 
-    if connection is not None and url is not None:
-        raise ConfigError("the broker has a name or a URL; say --connection or --url, not both")
-    local = remote is None and (master is None or master.startswith("local"))
-    if url is not None and not local:
-        raise ConfigError(
-            "--url stays on this machine, and the executors are elsewhere; set "
-            "QUEUECRAFT_CONNECTION_SHOP_URL there and here, and say --connection shop"
-        )
-    name = connection or DEFAULT
-    before = os.environ.get(URL)
-    if url is not None:
-        os.environ[URL] = url
-    try:
-        settings = connection_settings(name, local=local)
+    connection: str
+    url: str | None = field(repr=False)
+    settings: Settings
+
+    @classmethod
+    def found(
+        cls, connection: str | None, url: str | None, master: str | None, remote: str | None
+    ) -> Broker:
+        """The one a person named."""
+        from queuecraft.pipeline.connections import DEFAULT, connection_settings
+
+        if connection is not None and url is not None:
+            raise ConfigError("the broker has a name or a URL; say --connection or --url, not both")
+        local = remote is None and (master is None or master.startswith("local"))
+        if url is not None and not local:
+            raise ConfigError(
+                "--url stays on this machine, and the executors are elsewhere; set "
+                "QUEUECRAFT_CONNECTION_SHOP_URL there and here, and say --connection shop"
+            )
+        name = connection or DEFAULT
+        settings = connection_settings(name, local=local, url=url)
         check_place(settings.url, creates=False)
-        with _interruptible():
-            yield name
-    finally:
-        os.environ.pop(URL, None)
-        if before is not None:
-            os.environ[URL] = before
+        return cls(name, url, settings)
 
 
 @contextmanager
 def _interruptible() -> Generator[None]:
+    """SIGTERM is Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -294,11 +295,10 @@ def _command(
     return shlex.join(words)
 
 
-def _check_queue(connection: str, queue: str) -> None:
-    from queuecraft.pipeline.connections import connection_settings
+def _check_queue(broker: Broker, queue: str) -> None:
     from queuecraft.pipeline.replay.target import Target
 
-    Target(connection_settings(connection), [queue]).check()
+    Target(broker.settings, [queue]).check()
 
 
 def _spark(
@@ -334,7 +334,7 @@ def _execute(
     spark: SparkSession,
     lake: Lake,
     plan: Plan,
-    connection: str,
+    broker: Broker,
     limits: Limits,
     draw: Callable[[State], None],
 ) -> tuple[State, bool]:
@@ -357,7 +357,8 @@ def _execute(
             spark,
             lake,
             plan.id,
-            connection=connection,
+            connection=broker.connection,
+            url=broker.url,
             rate=limits.rate,
             max_failure_rate=limits.max_failure_rate,
             max_backlog=limits.max_backlog,

@@ -85,6 +85,7 @@ def execute(
     replay_id: str,
     *,
     connection: str = DEFAULT,
+    url: str | None = None,
     rate: float | None = None,
     tasks: int | None = None,
     max_failure_rate: float = FAILURES,
@@ -97,6 +98,8 @@ def execute(
     """Send the messages of a plan, from the first chunk that is not done yet: what was interrupted
     goes on there, and at most that chunk is sent twice, with the same ids and the same
     `x-replay-id`. What was refused before is tried again first.
+
+    `url` is that of a broker without a name, where all of Spark runs on this machine.
 
     At most `rate` messages a second, by `tasks` tasks or as many as run at once. Between chunks the
     targets are looked at: when more than `max_failure_rate` of the messages were refused or have
@@ -111,7 +114,8 @@ def execute(
     """
     _check_above_zero(rate=rate, tasks=tasks, max_backlog=max_backlog)
     site = Site.of(spark)
-    settings = connection_settings(connection, local=site.local)
+    _check_url(url, connection, site)
+    settings = connection_settings(connection, local=site.local, url=url)
     ledger = Ledger.of(lake, replay_id)
     with ledger.locked():
         plan = ledger.plan()
@@ -129,6 +133,7 @@ def execute(
                 site.local,
                 expired=expired,
                 environ=variables(os.environ) if site.local else None,
+                url=url,
             ),
             slots=tasks or site.slots or 1,
             rate=rate,
@@ -379,6 +384,18 @@ def _elsewhere(ledger: Ledger, begun: Destination, here: Destination) -> ConfigE
         f"is {here}; name that broker, or plan the replay anew for this one; if they are the same "
         f"broker, delete {ledger.broker}"
     )
+
+
+def _check_url(url: str | None, connection: str, site: Site) -> None:
+    if url is None:
+        return
+    if connection != DEFAULT:
+        raise ConfigError("the broker has a name or a URL; say connection or url, not both")
+    if not site.local:
+        raise ConfigError(
+            "the url of a replay stays on this machine, and the executors are elsewhere; set "
+            "QUEUECRAFT_CONNECTION_SHOP_URL there and here, and name the connection 'shop'"
+        )
 
 
 def _check_above_zero(**values: float | None) -> None:

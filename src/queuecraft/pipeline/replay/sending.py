@@ -63,6 +63,8 @@ class Sending:
     """Whether messages that have run out of time are sent too, and without an end."""
     environ: Mapping[str, str] | None = field(default=None, repr=False)
     """What this machine knows of brokers, for tasks that run on it too."""
+    url: str | None = field(default=None, repr=False)
+    """A broker without a name, for the same."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """As `mapInArrow` has it."""
@@ -77,7 +79,9 @@ class Sending:
         if batch is None:
             return report
         try:
-            settings = connection_settings(self.connection, self.environ, local=self.local)
+            settings = connection_settings(
+                self.connection, self.environ, local=self.local, url=self.url
+            )
             async with connected(settings) as connection:
                 outlet = Outlet(connection, settings, report)
                 pace = Pace(self.rate)
