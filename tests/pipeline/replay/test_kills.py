@@ -98,7 +98,10 @@ def test_killed_before_there_is_a_plan_nothing_was_sent_and_it_is_planned_again(
         assert child.wait(PATIENCE) == -9
     assert replays(lake) == []
     assert not broker.ids("billing")
+    (left,) = lake.replays.iterdir()
+    os.utime(left, (0, 0))
     result = plan(spark, lake, Question(to="billing"))
+    assert not left.exists()
     assert result.messages == 20
     assert [each.plan.id for each in replays(lake)] == [result.id]
     assert execute(spark, lake, result.id).done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ from pyspark.sql import functions as f
 from queuecraft import ConfigError, QueueError
 from queuecraft.pipeline.lake import Lake
 from queuecraft.pipeline.replay import planning
-from queuecraft.pipeline.replay.ledger import Ledger
+from queuecraft.pipeline.replay.ledger import Ledger, new_id, sweep
 from queuecraft.pipeline.replay.order import numbered
 from queuecraft.pipeline.replay.plan import Plan
 from queuecraft.pipeline.replay.planning import found, plan
@@ -156,7 +157,7 @@ def test_what_is_not_the_same_each_time_is_asked_for_once(
     assert len({row["message_id"] for row in written}) == made.messages == len(written)
     assert len(written) == 100 or transform is not None
     folder = Ledger.of(many, made.id).folder
-    assert sorted(path.name for path in folder.iterdir()) == ["plan", "plan.json"]
+    assert sorted(path.name for path in folder.iterdir()) == ["lock", "plan", "plan.json"]
 
 
 def test_of_many_messages_a_transform_may_leave_none(spark: SparkSession, many: Lake) -> None:
@@ -178,6 +179,35 @@ def test_a_plan_that_does_not_add_up_is_no_plan(
     with pytest.raises(QueueError, match=r"5 messages .* do not add up; .* plan the replay anew"):
         plan(spark, lake, Question(canary=2, chunk=2))
     assert list(lake.replays.glob("*")) == before
+
+
+def test_what_a_planning_that_died_has_left_is_gone_with_the_next(
+    spark: SparkSession, lake: Lake
+) -> None:
+    left = lake.replays / new_id()
+    (left / "chosen").mkdir(parents=True)
+    plan(spark, lake, Question(event="none.such"))
+    assert left.exists(), "it may be under way"
+    os.utime(left, (0, 0))
+    plan(spark, lake, Question(event="none.such"))
+    assert not left.exists()
+
+
+def test_while_it_is_planned_nobody_takes_it_for_left_behind(
+    spark: SparkSession, lake: Lake
+) -> None:
+    seen: list[Path] = []
+
+    def meanwhile(messages: DataFrame) -> DataFrame:
+        (folder,) = set(lake.replays.iterdir()) - before
+        os.utime(folder, (0, 0))
+        sweep(lake)
+        seen.append(folder)
+        return messages
+
+    before = set(lake.replays.glob("*"))
+    made = plan(spark, lake, transform=meanwhile)
+    assert [Ledger.of(lake, made.id).folder] == seen
 
 
 def test_what_cannot_be_planned_is_told_and_leaves_nothing_behind(

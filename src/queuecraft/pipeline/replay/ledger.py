@@ -5,9 +5,10 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shutil
 import time
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +21,7 @@ from queuecraft.pipeline.lake import Lake
 from queuecraft.pipeline.replay.contents import Content, Contents
 from queuecraft.pipeline.replay.destination import Destination
 from queuecraft.pipeline.replay.plan import Plan
-from queuecraft.pipeline.segments import make_folder, sync
+from queuecraft.pipeline.segments import ABANDONED, make_folder, sync
 
 T = TypeVar("T")
 
@@ -163,7 +164,8 @@ class Ledger:
 
     @contextmanager
     def locked(self) -> Generator[None]:
-        """Be the only one that executes this replay; the end of the process is the end of it."""
+        """Be the only one that plans or executes this replay; the end of the process is the end of
+        it."""
         with (self.folder / "lock").open("ab") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -176,7 +178,7 @@ class Ledger:
 
     @property
     def running(self) -> bool:
-        """Whether somebody executes it now."""
+        """Whether somebody plans or executes it now."""
         try:
             with (self.folder / "lock").open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -217,6 +219,18 @@ def ledgers(lake: Lake) -> Iterable[Ledger]:
     for folder in sorted(lake.replays.glob("*")):
         if (found := Ledger(folder)).planned:
             yield found
+
+
+def sweep(lake: Lake) -> None:
+    """Remove what plannings that died have left unfinished a day ago or longer."""
+    oldest = time.time() - ABANDONED
+    for folder in lake.replays.glob("[0-9]*T[0-9]*-*"):
+        found = Ledger(folder)
+        with suppress(OSError):  # somebody else removes it, or may and we may not
+            old = folder.stat().st_mtime < oldest
+            # In this order: one that ends between the two looks has its plan at the second.
+            if old and not found.running and not found.planned:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _contents(files: Iterable[Path]) -> Iterable[Content]:

@@ -18,7 +18,7 @@ from queuecraft.pipeline.jobs.tables import prepare
 from queuecraft.pipeline.replay.choice import addressed, chosen
 from queuecraft.pipeline.replay.expression import quiet, reason, with_values
 from queuecraft.pipeline.replay.job import interruptible
-from queuecraft.pipeline.replay.ledger import Ledger, new_id
+from queuecraft.pipeline.replay.ledger import Ledger, new_id, sweep
 from queuecraft.pipeline.replay.order import STRETCH, bounds, chunked, numbered
 from queuecraft.pipeline.replay.plan import Example, Line, Plan
 from queuecraft.pipeline.replay.question import Question
@@ -61,9 +61,11 @@ def plan(
     prepare(spark)
     rows = archive(spark, lake, EVENTS if not question.quarantined else MESSAGES)
     meant = addressed(chosen(rows, question), question)
+    sweep(lake)
     make_folder(ledger.folder)
     try:
-        return interruptible(spark, lambda: _written(spark, ledger, question, meant, transform))
+        with ledger.locked():
+            return interruptible(spark, lambda: _written(spark, ledger, question, meant, transform))
     except BaseException:
         shutil.rmtree(ledger.folder, ignore_errors=True)
         raise
