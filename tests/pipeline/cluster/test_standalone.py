@@ -121,3 +121,24 @@ def test_a_replay_to_a_url_that_executors_would_not_know_is_refused(
     assert told.returncode != 0
     assert "the url of a replay stays on this machine" in told.stdout, told.stderr[-4000:]
     assert waiting(url, "billing") == []
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(180)
+def test_a_replay_is_refused_where_tasks_are_started_twice(
+    cluster: Cluster, shop: Callable[[str], None], shop_file: Path, redis_url: str, tmp_path: Path
+) -> None:
+    url = f"{redis_url}&mode=list"
+    declared(url, "billing")
+    shop(url)
+    archive(tmp_path / "lake", [captured(1)])
+    (tmp_path / "job.py").write_text(REPLAY)
+    told = run(
+        *("env", f"QUEUECRAFT_CONNECTION_SHOP_CONFIG={shop_file}"),
+        *(SUBMIT, "--master", cluster.url, "job.py", "connection", "shop"),
+        folder=tmp_path,
+        settings={"spark.speculation": "true"},
+    )
+    assert told.returncode != 0
+    assert "with spark.speculation" in told.stdout, told.stderr[-4000:]
+    assert waiting(url, "billing") == []

@@ -22,6 +22,7 @@ from queuecraft.pipeline.replay.ledger import Ledger
 from queuecraft.pipeline.replay.planning import plan
 from queuecraft.pipeline.replay.question import Question
 from queuecraft.pipeline.replay.state import replays
+from queuecraft.pipeline.source.site import Site
 from queuecraft.testing.failpoints import Failed, failing
 from tests.pipeline.replay.scene import NOON, Broker, archive, captured
 
@@ -153,6 +154,19 @@ def test_nothing_is_sent_to_a_queue_or_exchange_that_is_not_there(
         execute(spark, lake, "../other")
     with pytest.raises(ConfigError, match="a name or a URL"):
         execute(spark, lake, made.id, connection="shop", url=broker.url)
+
+
+def test_nothing_is_sent_where_tasks_are_started_twice(
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.declare("billing")
+    lake = archive(tmp_path / "lake", [captured(1)])
+    made = plan(spark, lake, Question(to="billing"))
+    # Within one process Spark never does; tests/pipeline/cluster has one that would.
+    monkeypatch.setattr(Site, "of", lambda _: Site(local=True, slots=1, speculates=True))
+    with pytest.raises(ConfigError, match=r"spark\.speculation=false"):
+        execute(spark, lake, made.id)
+    assert broker.ids("billing") == []
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from queuecraft.pipeline.replay.table import PLAN
 from queuecraft.pipeline.replay.target import Look, Target, backlog
 from queuecraft.pipeline.replay.watch import Watch
 from queuecraft.pipeline.source.pace import BATCH
-from queuecraft.pipeline.source.site import Site
+from queuecraft.pipeline.source.site import SPECULATION, Site
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -115,6 +115,7 @@ def execute(
     _check_above_zero(rate=rate, tasks=tasks, max_backlog=max_backlog)
     site = Site.of(spark)
     _check_url(url, connection, site)
+    _check_copies(site)
     settings = connection_settings(connection, local=site.local, url=url)
     ledger = Ledger.of(lake, replay_id)
     with ledger.locked():
@@ -395,6 +396,15 @@ def _check_url(url: str | None, connection: str, site: Site) -> None:
         raise ConfigError(
             "the url of a replay stays on this machine, and the executors are elsewhere; set "
             "QUEUECRAFT_CONNECTION_SHOP_URL there and here, and name the connection 'shop'"
+        )
+
+
+def _check_copies(site: Site) -> None:
+    if site.speculates:
+        raise ConfigError(
+            f"with {SPECULATION} Spark starts a copy of a task that is slow, which would send the "
+            "same messages beside it, and beyond the rate; start the session with "
+            f"{SPECULATION}=false, or the server if that is elsewhere, and resume the replay"
         )
 
 
