@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import msgspec
 import pytest
@@ -12,9 +13,12 @@ from queuecraft.drivers.base import NO_HEADERS, Delivery, Outgoing
 from queuecraft.model.errors import PayloadError
 from queuecraft.model.outcome import Failure
 from queuecraft.model.queue import DeadLetterTarget
+from queuecraft.observers.journal.headers import parted
 from queuecraft.pipeline.archive import archived, joined, outgoing_of, split
 from queuecraft.runtime.dead_message import DeadMessage
 from queuecraft.runtime.successor import dead_letter_of, redrive_of
+
+Writing: TypeAlias = Callable[[Mapping[str, Any]], tuple[dict[str, str] | None, str | None]]
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 MOMENTS = st.none() | st.integers(0, 4_102_444_800_000_000).map(lambda us: us / 1e6)
@@ -72,17 +76,38 @@ def test_a_message_comes_back_from_the_archive_as_it_was(message: Outgoing) -> N
     assert fields(outgoing_of(row(message))) == fields(message)
 
 
+@pytest.mark.parametrize("writing", [split, parted], ids=["archive", "journal"])
 @given(st.dictionaries(TEXT, TABLES, max_size=5))
-def test_headers_of_any_kind_come_back(headers: dict[str, Any]) -> None:
-    texts, typed = split(headers)
+def test_headers_of_any_kind_come_back(writing: Writing, headers: dict[str, Any]) -> None:
+    texts, typed = writing(headers)
     assert joined(texts, typed) == headers
     assert joined(None if texts is None else list(texts.items()), typed) == headers
 
 
+@pytest.mark.parametrize("writing", [split, parted], ids=["archive", "journal"])
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
-def test_a_number_that_json_does_not_have_comes_back(value: float) -> None:
-    (back,) = joined(*split({"n": value})).values()
+def test_a_number_that_json_does_not_have_comes_back(value: float, writing: Writing) -> None:
+    (back,) = joined(*writing({"n": value})).values()
     assert repr(back) == repr(value)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"table": "orders"},
+        {"table": {"rows": 5}},
+        {"table": {"base64": "AA==", "rows": 5}},
+        {"float": "1.5"},
+        {"float": "many"},
+        {"float": 5},
+        {"base64": "no base64"},
+        {"base64": [1]},
+    ],
+    ids=repr,
+)
+def test_a_table_that_an_old_journal_wrote_as_it_is_comes_back(table: dict[str, Any]) -> None:
+    typed = msgspec.json.encode({"of": table}).decode()
+    assert joined(None, typed) == {"of": table}
 
 
 def test_a_row_tells_what_is_known_of_a_message() -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from queuecraft.codec.headers import FAILED_AT, ORIGINAL_QUEUE, REPLAY_ID, strip_broker_owned
+from queuecraft.codec.typed import of_json, to_json
 from queuecraft.model.envelope import NO_HEADERS, Delivery, Outgoing
 from queuecraft.model.errors import PayloadError
 from queuecraft.observers.journal.row import Row
@@ -20,7 +19,6 @@ from queuecraft.runtime.dead_message import DeadMessage
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_BYTES, _FLOAT, _TABLE = "base64", "float", "table"  # what JSON has no value for
 _LARGEST = 2**31 - 1
 
 
@@ -159,8 +157,8 @@ def split(headers: Mapping[str, Any]) -> tuple[dict[str, str] | None, str | None
     texts = {name: value for name, value in headers.items() if isinstance(value, str)}
     if len(texts) == len(headers):
         return texts or None, None
-    others = {name: _plain(value) for name, value in headers.items() if name not in texts}
-    return texts or None, msgspec.json.encode(others, enc_hook=str).decode()
+    others = {name: value for name, value in headers.items() if name not in texts}
+    return texts or None, to_json(others)
 
 
 def joined(texts: Mapping[str, str] | Sequence[Any] | None, typed: str | None) -> dict[str, Any]:
@@ -171,42 +169,8 @@ def joined(texts: Mapping[str, str] | Sequence[Any] | None, typed: str | None) -
     """
     headers: dict[str, Any] = dict(texts or {})
     if typed:
-        others: dict[str, Any] = msgspec.json.decode(typed, type=dict[str, Any])
-        headers.update((name, _restored(value)) for name, value in others.items())
+        headers.update(of_json(typed))
     return headers
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes | bytearray | memoryview):
-        return {_BYTES: b64encode(value).decode()}
-    if isinstance(value, float) and not isfinite(value):
-        return {_FLOAT: repr(value)}
-    if isinstance(value, Mapping):  # another library's table in a header
-        table = {str(name): _plain(each) for name, each in value.items()}
-        # One that looks like what stands for bytes is told apart by a wrapping of its own.
-        return {_TABLE: table} if len(table) == 1 and table.keys() <= _MARKS else table
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return value
-
-
-def _restored(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_restored(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    if len(value) == 1:
-        (mark, inner), *_ = value.items()
-        if mark == _BYTES:
-            return b64decode(inner)
-        if mark == _FLOAT:
-            return float(inner)
-        if mark == _TABLE:
-            value = inner
-    return {name: _restored(each) for name, each in value.items()}
-
-
-_MARKS = {_BYTES, _FLOAT, _TABLE}
 
 
 def _seconds(moment: Any) -> float | None:

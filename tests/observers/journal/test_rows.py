@@ -205,7 +205,7 @@ def test_headers_that_are_no_texts_keep_their_types() -> None:
         "c": True,
         "d": 1.5,
         "e": {"base64": "/w=="},
-        "f": [{"base64": ""}, {"g": [2], "3": None}],
+        "f": [{"base64": ""}, {"g": [2], "3": {"float": "inf"}}],
         "h": "<class 'object'>",
     }
 

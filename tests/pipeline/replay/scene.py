@@ -17,6 +17,7 @@ from queuecraft.pipeline.segments import write_segment
 R = TypeVar("R")
 
 NOON = 1_767_268_800.0  # of the first of January 2026
+DEEP = f'{{"deep":{"[" * 10_000}{"]" * 10_000}}}'  # headers that nobody can read
 
 
 def captured(number: int, **more: Any) -> Row:

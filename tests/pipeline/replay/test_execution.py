@@ -24,7 +24,7 @@ from queuecraft.pipeline.replay.question import Question
 from queuecraft.pipeline.replay.state import replays
 from queuecraft.pipeline.source.site import Site
 from queuecraft.testing.failpoints import Failed, failing
-from tests.pipeline.replay.scene import NOON, Broker, archive, captured
+from tests.pipeline.replay.scene import DEEP, NOON, Broker, archive, captured
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,6 +135,18 @@ def test_an_event_goes_to_every_queue_bound_to_it_and_one_that_nobody_wants_is_t
     assert "no queue is bound" in why
     assert broker.ids("billing") == ["m-00001"]
     assert broker.ids("audit") == ["m-00001", "m-00003"]
+
+
+def test_a_row_that_makes_no_message_is_refused_alone_and_the_replay_ends(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    told = {3: DEEP, 5: '{"of":{"table":"orders"}}'}
+    rows = [captured(n, typed_headers=told.get(n)) for n in range(9)]
+    broker.declare("billing")
+    lake = archive(tmp_path / "lake", rows)
+    result = execute(spark, lake, plan(spark, lake, Question(to="billing", chunk=4)).id)
+    assert (result.sent, result.refused, result.done) == (8, 1, True)
+    assert broker.ids("billing") == [f"m-{n:05}" for n in range(9) if n != 3]
 
 
 def test_nothing_is_sent_to_a_queue_or_exchange_that_is_not_there(

@@ -25,7 +25,7 @@ from queuecraft.pipeline.replay.sending import Outlet, Report, Sending
 from queuecraft.pipeline.replay.table import PLAN
 from queuecraft.runtime.connection import Connection
 from tests.brokers.port import Port
-from tests.pipeline.replay.scene import Broker
+from tests.pipeline.replay.scene import DEEP, Broker
 
 
 def batch(*rows: dict[str, Any]) -> pa.RecordBatch:
@@ -56,6 +56,15 @@ def test_rows_that_make_no_message_are_refused_and_the_others_sent(broker: Broke
     assert told["positions"] == [1, 0]
     assert [each[0] for each in told["refusals"]] == ["m-1", "m-0"]
     assert broker.ids("billing") == ["m-0", "m-1"]
+
+
+def test_headers_that_no_message_can_have_cost_one_row_alone(broker: Broker) -> None:
+    broker.declare("billing")
+    rows = [{}, {"typed_headers": DEEP}, {"typed_headers": '{"of":{"table":"orders"}}'}, {}]
+    told = run(Sending("default", local=True), batch(*rows))
+    assert (told["sent"], told["refused"], told["positions"]) == (3, 1, [1])
+    sent: list[Any] = [each.sent.headers.get("of") for each in broker.received("billing")]
+    assert sent == [None, {"table": "orders"}, None]
 
 
 def test_what_has_expired_is_left_out_or_sent_without_an_end(broker: Broker) -> None:

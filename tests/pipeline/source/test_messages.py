@@ -17,6 +17,7 @@ from queuecraft.pipeline.archive import archived
 from queuecraft.pipeline.source.form import Form
 from queuecraft.pipeline.source.messages import Messages, Target
 from queuecraft.runtime.successor import dead_letter_of
+from tests.pipeline.replay.scene import DEEP
 
 NOW = 1_800_000_000.0
 BILLING = Target(queue="billing")
@@ -178,6 +179,7 @@ def test_equal_rows_are_told_apart_where_they_are_other_messages() -> None:
         ({"payload": ["x"], "correlation_id": ["k" * 300]}, "correlation_id has more than 255"),
         ({"payload": ["x"], "priority": [256]}, "priority is 256"),
         ({"payload": ["x"], "typed_headers": ["[1]"]}, "typed_headers is no JSON object"),
+        ({"payload": ["x"], "typed_headers": [DEEP]}, "typed_headers is no JSON object"),
         ({"payload": ["x"], "expires_at": [datetime(2026, 1, 1, tzinfo=UTC)]}, "it expired before"),
     ],
 )

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, Final
-
-import msgspec
 
 from queuecraft.codec.headers import (
     ATTEMPTS,
@@ -24,6 +21,7 @@ from queuecraft.codec.headers import (
     REPLY_TO,
     RETRY_COUNT,
 )
+from queuecraft.codec.typed import to_json
 
 COLUMNS: Final = frozenset(
     {
@@ -61,24 +59,11 @@ def parted(headers: Mapping[str, Any]) -> tuple[dict[str, str] | None, str | Non
         if isinstance(value, str):
             texts[name] = value
         else:
-            others[name] = _plain(value)
-    return texts or None, msgspec.json.encode(others).decode() if others else None
+            others[name] = value
+    return texts or None, to_json(others) if others else None
 
 
 def text(headers: Mapping[str, Any], name: str) -> str | None:
     """A header, if it is a text: anybody may have written anything there."""
     value = headers.get(name)
     return value if isinstance(value, str) else None
-
-
-def _plain(value: Any) -> Any:
-    """A value that JSON knows."""
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return {"base64": b64encode(value).decode("ascii")}
-    if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return str(value)

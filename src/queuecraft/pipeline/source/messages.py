@@ -205,7 +205,7 @@ class Messages:
         out, and it is the event again that it was."""
         try:
             told = strip_broker_owned(joined(headers, typed))
-        except (msgspec.MsgspecError, ValueError, TypeError):
+        except (msgspec.MsgspecError, ValueError, TypeError, RecursionError):
             raise PayloadError("typed_headers is no JSON object") from None
         first = told.get(ORIGINAL_ROUTING_KEY)
         if isinstance(first, str) and first:
