@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from queuecraft import NoRetry, QueueCraft, failpoints
 from queuecraft.admin import UnknownQueue
+from queuecraft.clock import Clock
 from queuecraft.drivers.base import Outgoing, Queue, QueueInfo
 from queuecraft.model.errors import ConfigError, ConnectionLost, QueueError
 from queuecraft.model.types import HeaderValue
@@ -131,6 +133,22 @@ async def test_everything_in_a_queue_is_in_the_lake_and_not_in_the_queue(
     assert (back.body, back.routing_key, back.key) == (b'{"n":1}', "order.placed", "o-1")
     assert back.headers == {"tenant": "t1", "pages": 2, "raw": b"\xff"}
     assert (back.correlation_id, back.content_type) == ("c-1", "application/json")
+
+
+async def test_each_message_has_a_moment_of_its_own_also_when_the_clock_goes_back(
+    driver: FaultyDriver, lake: Lake
+) -> None:
+    class Backwards(Clock):
+        def __init__(self) -> None:
+            self.now = count(1_800_000_000.000_000_7, -3600).__next__
+
+    async with QueueCraft(drivers=[driver], clock=Backwards()) as qc:
+        await qc.admin.declare("tap", "order.*", dead_letters=False)
+        sent = await qc.publish_many("order.placed", [{"n": n} for n in range(50)], key="o-1")
+        assert (await capture(qc, "tap", lake, rows=20, once=True)).segments == 3
+    found = sorted(rows(lake), key=lambda row: row["at"])
+    assert [row["message_id"] for row in found] == sent
+    assert len({row["at"] for row in found}) == 50
 
 
 async def test_what_is_captured_can_be_sent_again(qc: QueueCraft, lake: Lake) -> None:

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 _LARGEST = 2**31 - 1
 
 
-def archived(deliveries: Sequence[Delivery], at: float) -> pa.RecordBatch:
-    """Messages as rows of a segment, of kind `captured`; `at` is when they were taken.
+def archived(deliveries: Sequence[Delivery], at: float, *, apart: int = 0) -> pa.RecordBatch:
+    """Messages as rows of a segment, of kind `captured`; `at` is when they were taken, each so many
+    microseconds after the one before.
 
     >>> rows = archived([Delivery(Outgoing(b"{}", "m-1", routing_key="order.placed"), "tap")], 1.5)
     >>> rows.column("event")[0].as_py(), rows.column("payload")[0].as_py()
@@ -32,7 +33,11 @@ def archived(deliveries: Sequence[Delivery], at: float) -> pa.RecordBatch:
     require_arrow()
     from queuecraft.pipeline.columns import Entry, fitting_batch_of
 
-    entries: list[Entry] = [(_row_of(each, at), bytes(each.sent.body)) for each in deliveries]
+    first = round(1e6 * at)
+    entries: list[Entry] = [
+        (_row_of(each, (first + number * apart) / 1e6), bytes(each.sent.body))
+        for number, each in enumerate(deliveries)
+    ]
 
     def tamed(number: int, reason: str) -> Entry:
         row, payload = entries[number]

@@ -143,6 +143,7 @@ class _Run:
         self._stop = stop
         self._progress = progress
         self._typical = LARGE  # bytes of a message, as far as is known
+        self._next = 0  # microseconds: no message was taken before those that came before it
 
     async def until_stopped(self) -> None:
         """Go on for as long as nobody says otherwise."""
@@ -254,8 +255,12 @@ class _Run:
         failpoint("capture.after_ack")
 
     def _write(self, batch: Sequence[Delivery]) -> None:
-        now = self._clock.now()
-        write_segment(self._lake, archived(batch, now), place=new_place("captured", now))
+        # Each has a moment of its own, also if the clock goes back: published at one, by which else
+        # would a replay know their order?
+        first = max(round(1e6 * self._clock.now()), self._next)
+        self._next = first + len(batch)
+        at = first / 1e6
+        write_segment(self._lake, archived(batch, at, apart=1), place=new_place("captured", at))
 
 
 async def _close(tap: Tap) -> None:

@@ -9,6 +9,7 @@ from pyspark.sql import functions as f
 
 from queuecraft.pipeline.replay.order import bounds, by_key, chunked, numbered
 from queuecraft.pipeline.replay.plan import chunk_sizes
+from queuecraft.pipeline.replay.table import AT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,15 +21,21 @@ def messages(spark: SparkSession) -> DataFrame:
     """Messages of a few keys, in no order, many of them of the same moment."""
     chance = random.Random(7)
     rows = [
-        (f"m-{n:04}", chance.choice(["a", "b", "c", None]), chance.randrange(60))
+        (
+            f"m-{n:04}",
+            chance.choice(["a", "b", "c", None]),
+            chance.randrange(60),
+            chance.randrange(9),
+        )
         for n in range(COUNT)
     ]
     chance.shuffle(rows)
-    columns = "message_id string, key string, second long"
+    columns = "message_id string, key string, second long, micro long"
     return spark.createDataFrame(rows, columns).select(
         "message_id",
         "key",
         f.timestamp_seconds("second").alias("published_at"),
+        f.timestamp_micros("micro").alias(AT),
         *(f.lit(None).cast("string").alias(name) for name in ("queue", "exchange", "event")),
     )
 
@@ -41,6 +48,12 @@ def test_positions_do_not_depend_on_how_the_work_is_shared(spark: SparkSession) 
     shared = {row["message_id"]: row["position"] for row in numbered(given, between).collect()}
     assert shared == whole
     assert sorted(shared.values()) == list(range(COUNT))
+
+
+def test_messages_of_one_moment_are_in_the_order_they_were_captured_in(spark: SparkSession) -> None:
+    rows = numbered(messages(spark), []).orderBy("position").collect()
+    told = [(row["published_at"], row[AT], row["message_id"]) for row in rows]
+    assert told == sorted(told)
 
 
 def test_chunks_follow_each_other_in_time_and_keys_keep_their_order(spark: SparkSession) -> None:

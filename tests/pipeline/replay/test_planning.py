@@ -12,17 +12,19 @@ import pytest
 from pyarrow import parquet
 from pyspark.sql import functions as f
 
-from queuecraft import ConfigError, QueueError
+from queuecraft import ConfigError, QueueCraft, QueueError
+from queuecraft.pipeline.capture import capture
 from queuecraft.pipeline.lake import Lake
 from queuecraft.pipeline.replay import planning
 from queuecraft.pipeline.replay.ledger import Ledger, new_id, sweep
-from queuecraft.pipeline.replay.order import numbered
+from queuecraft.pipeline.replay.order import STRETCH, numbered
 from queuecraft.pipeline.replay.plan import Plan
 from queuecraft.pipeline.replay.planning import found, plan
 from queuecraft.pipeline.replay.question import Question
 from queuecraft.pipeline.replay.state import replays
+from queuecraft.pipeline.replay.table import MESSAGE, PLAN
 from queuecraft.pipeline.schemas import EVENTS
-from tests.pipeline.replay.scene import NOON, archive, captured
+from tests.pipeline.replay.scene import NOON, Broker, archive, captured
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,6 +73,48 @@ def test_a_plan_says_what_would_go_where(spark: SparkSession, lake: Lake) -> Non
     assert not made.changed
     assert replays(lake)[-1].state == "planned"
     assert not (Ledger.of(lake, made.id).folder / "chosen").exists()
+
+
+def shouting(messages: DataFrame) -> DataFrame:
+    assert messages.columns == list(MESSAGE.names)
+    return messages.withColumn("payload", f.upper(f.col("payload").cast("string")))
+
+
+@pytest.mark.parametrize(
+    ("stretch", "asked", "transform"),
+    [
+        (STRETCH, {}, None),
+        (20, {}, None),
+        (20, {"set": {"priority": "7"}}, None),
+        (STRETCH, {}, shouting),
+        (20, {}, shouting),
+    ],
+    ids=["few", "many", "set", "changed", "many changed"],
+)
+def test_messages_of_one_moment_keep_the_order_in_which_they_were_captured(
+    spark: SparkSession,
+    broker: Broker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stretch: int,
+    asked: dict[str, Any],
+    transform: planning.Transform | None,
+) -> None:
+    lake = Lake.at(tmp_path / "lake")
+
+    async def captured_at_once(qc: QueueCraft) -> None:
+        await qc.admin.declare("tap", "order.*", dead_letters=False)
+        await qc.publish_many("order.placed", [{"n": n} for n in range(50)], key="o-1")
+        await capture(qc, "tap", lake, rows=20, once=True)
+
+    broker.do(captured_at_once)
+    monkeypatch.setattr(planning, "STRETCH", stretch)
+    written = rows(lake, plan(spark, lake, Question(**asked), transform=transform))
+    assert len({row["published_at"] for row in written}) == 1
+    assert [str(row["payload"]).upper() for row in written] == [
+        str(b'{"N":%d}' % n).upper() for n in range(50)
+    ]
+    assert set(written[0]) == {*PLAN.names, "chunk"}
 
 
 def test_what_is_planned_is_recognised_by_its_contents(spark: SparkSession, lake: Lake) -> None:

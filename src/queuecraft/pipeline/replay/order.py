@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
+from queuecraft.pipeline.replay.table import AT
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
@@ -27,10 +29,11 @@ def bounds(messages: DataFrame, count: int, stretch: int) -> list[int]:
 
 
 def numbered(messages: DataFrame, between: Sequence[int]) -> DataFrame:
-    """The messages with their `position`, from 0 on: by the time of publishing, then by id."""
+    """The messages with their `position`, from 0 on: by the time of publishing, which many may have
+    in common, then as they were captured, then by id."""
     within = f.row_number().over(
         Window.partitionBy("stretch").orderBy(
-            "published_at", "message_id", *_text("queue", "exchange", "event", "key")
+            "published_at", AT, "message_id", *_text("queue", "exchange", "event", "key")
         )
     )
     parted = messages.withColumn("stretch", _stretch(between))

@@ -22,7 +22,7 @@ from queuecraft.pipeline.replay.ledger import Ledger, new_id, sweep
 from queuecraft.pipeline.replay.order import STRETCH, bounds, chunked, numbered
 from queuecraft.pipeline.replay.plan import Example, Line, Plan
 from queuecraft.pipeline.replay.question import Question
-from queuecraft.pipeline.replay.table import MESSAGE, PLAN
+from queuecraft.pipeline.replay.table import AT, MESSAGE, PLAN, STAGED
 from queuecraft.pipeline.report.tables import table
 from queuecraft.pipeline.schemas import EVENTS, MESSAGES, SEGMENTS, Table
 from queuecraft.pipeline.segments import make_folder, sync
@@ -118,7 +118,7 @@ def _written(
 ) -> Plan:
     # Kept apart first: an expensive choice, made once, gives the same to all that follows.
     with _telling(question):
-        staged = _kept_apart(spark, ledger, CHOSEN, meant)
+        staged = _kept_apart(spark, ledger, CHOSEN, meant.withColumn(AT, f.col("at")))
     messages = staged.where(f.col("payload").isNotNull())
     (counts,) = staged.agg(f.count("*").alias("all"), f.count("payload").alias("whole")).collect()
     count, missing = counts["whole"], counts["all"] - counts["whole"]
@@ -161,8 +161,8 @@ def _written(
 def _kept_apart(spark: SparkSession, ledger: Ledger, name: str, messages: DataFrame) -> DataFrame:
     """The same messages, whatever they were made of would give the next time."""
     place = str((ledger.folder / name).absolute())
-    messages.select(*MESSAGE.names).write.parquet(place)
-    return spark.read.schema(MESSAGE.spark).parquet(place)
+    messages.select(*STAGED.names).write.parquet(place)
+    return spark.read.schema(STAGED.spark).parquet(place)
 
 
 def _changed(messages: DataFrame, question: Question, transform: Transform | None) -> DataFrame:
@@ -178,13 +178,17 @@ def _changed(messages: DataFrame, question: Question, transform: Transform | Non
     messages = with_values(messages, question.set)
     if transform is None:
         return messages
-    messages = transform(messages)
+    times = messages.groupBy("message_id").agg(f.min(AT).alias(AT))
+    messages = transform(messages.drop(AT))
     lost = [name for name in MESSAGE.names if name not in messages.columns]
     if lost:
         raise ConfigError(
             f"the transform gives back no column {', '.join(lost)}; it has to keep what it is given"
         )
-    return messages.select(*(f.col(name).cast(kind).alias(name) for name, kind in MESSAGE.columns))
+    changed = messages.select(
+        *(f.col(name).cast(kind).alias(name) for name, kind in MESSAGE.columns)
+    )
+    return changed.join(times, "message_id", "left")
 
 
 def _put_in_order(messages: DataFrame, count: int, result: Plan, ledger: Ledger) -> None:

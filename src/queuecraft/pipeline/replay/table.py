@@ -29,6 +29,13 @@ MESSAGE = Table(
 
 SETTABLE = MESSAGE.names
 
+AT = "_at"
+"""When a message came into the archive: what was captured came in its order. No transform is handed
+it, and no plan has it."""
+
+STAGED = Table("staged", (*MESSAGE.columns, (AT, "timestamp")), key=MESSAGE.key)
+"""Messages on their way into a plan."""
+
 PLAN = Table(
     "plan",
     (*MESSAGE.columns, ("size", "bigint"), ("replay_id", "string"), ("position", "bigint")),
