@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from queuecraft import QueueCraft
-from queuecraft.drivers.base import Delivery, Queue
+from queuecraft.drivers.base import Delivery, Outgoing, Queue
+from queuecraft.drivers.redis.driver import RedisDriver
 from queuecraft.model.errors import ConfigError, UnsupportedFeature
 from queuecraft.pipeline import capture as capturing
 from queuecraft.pipeline import tap
@@ -119,6 +121,57 @@ async def test_what_rabbitmq_would_take_back_is_not_held_for_so_long(
         with pytest.raises(ConfigError, match="at most 900 on RabbitMQ"):
             await capture(qc, "tap", lake, once=True, seconds=901)
         assert (await capture(qc, "tap", lake, once=True, seconds=900)).rows == 0
+
+
+async def test_what_rabbitmq_brings_again_without_an_id_is_there_twice_and_never_merged(
+    lake: Lake, rabbitmq_url: str
+) -> None:
+    async with QueueCraft(rabbitmq_url) as qc:
+        found = await _captured_twice(qc, rabbitmq_url, lake, b"alike", b"alike", b"other")
+    assert [row["payload"] for row in found] == 2 * [b"alike", b"alike", b"other"]
+    assert len({row["message_id"] for row in found}) == 6
+    assert all(row["message_id"].startswith("foreign-") for row in found)
+
+
+@pytest.mark.parametrize("mode", ["list", "stream"])
+async def test_what_redis_brings_again_without_an_id_has_the_one_it_had(
+    lake: Lake, redis_url: str, mode: str
+) -> None:
+    url = f"{redis_url}&mode={mode}"
+    async with QueueCraft(url) as qc:
+        found = await _captured_twice(qc, url, lake, b"alike", b"alike", b"other")
+    assert len(found) == 6
+    assert len({(row["message_id"], row["payload"]) for row in found}) == 3
+
+
+@pytest.mark.faults
+async def test_what_kafka_brings_again_without_an_id_has_the_one_it_had(
+    lake: Lake, kafka_url: str
+) -> None:
+    async with QueueCraft(kafka_url) as qc:
+        found = await _captured_twice(qc, kafka_url, lake, b"alike", b"alike", b"other")
+    assert len(found) == 6
+    assert len({(row["message_id"], row["payload"]) for row in found}) == 3
+
+
+async def _captured_twice(
+    qc: QueueCraft, url: str, lake: Lake, *bodies: bytes
+) -> list[dict[str, Any]]:
+    """The rows of messages that have no id, and whose capture died when it had written them."""
+    await qc.admin.declare("tap", dead_letters=False)
+    driver = qc._engine.connection.current
+    if isinstance(driver, RedisDriver):
+        for body in bodies:
+            if "mode=list" in url:
+                await driver._call("test", "RPUSH", f"{driver.base}queue:tap", body)
+            else:
+                await driver._call("test", "XADD", f"{driver.base}stream:tap", "*", "data", body)
+    else:
+        assert driver is not None
+        await driver.send([Outgoing(body, "", queue="tap") for body in bodies])
+    dies("capture.before_ack", PROGRAM, url, str(lake.root))
+    await capture(qc, "tap", lake, once=True)
+    return rows(lake)
 
 
 async def _loses_nothing(url: str, point: str, lake: Lake) -> None:
