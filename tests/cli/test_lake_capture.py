@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from queuecraft import QueueCraft
+from queuecraft import DeadLetter, Policy, Queue, QueueCraft
 from queuecraft.pipeline.lake import Lake
 from tests.cli.shell import Shell, Terminal
 from tests.pipeline.segments import rows
@@ -56,6 +56,14 @@ def test_dead_letters_need_force(shell: Shell) -> None:
     assert "holds dead letters" in result.stderr
     told = shell.ok("lake", "capture", "lake", "--queue", "billing.dlq", "--once", "--force")
     assert told == "Captured 0 messages in 0 files in lake.\n"
+
+
+def test_dead_letters_of_another_name_need_force_too(shell: Shell) -> None:
+    failed = Policy(dead_letter=DeadLetter(queue="payments.failed"))
+    shell.with_broker(lambda qc: qc.admin.declare(Queue("payments", policy=failed)))
+    result = shell("lake", "capture", "lake", "--queue", "payments.failed", "--once")
+    assert result.exit_code == 1
+    assert "holds dead letters" in result.stderr
 
 
 @pytest.mark.parametrize("option", [("--rows", "0"), ("--rows", "70000"), ("--seconds", "soon")])

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from queuecraft import NoRetry, QueueCraft, failpoints
+from queuecraft import DeadLetter, NoRetry, QueueCraft, failpoints
 from queuecraft.admin import UnknownQueue
 from queuecraft.clock import Clock
 from queuecraft.drivers.base import Outgoing, Queue, QueueInfo
@@ -808,6 +808,44 @@ async def test_dead_letters_are_captured_only_by_force_and_tell_their_story(
     )
     assert row["reason"] == letter.reason
     assert row["fingerprint"] == letter.fingerprint
+
+
+@pytest.mark.parametrize("known", ["here", "there"])
+async def test_dead_letters_are_known_under_another_name_too(
+    qc: QueueCraft, lake: Lake, driver: FaultyDriver, known: str
+) -> None:
+    worker = qc.worker("payments", dead_letter=DeadLetter(queue="payments.failed"))
+    worker.on("payment.made", print)
+    if known == "here":  # in this application, and by nothing that is on the broker yet
+        await qc.admin.declare("payments.failed", dead_letters=False)
+        await _refuses_dead_letters(qc, lake)
+    else:
+        await worker.start()
+        await worker.stop()
+        async with QueueCraft(drivers=[FaultyDriver(driver.inner)]) as other:
+            await _refuses_dead_letters(other, lake)
+
+
+async def _refuses_dead_letters(qc: QueueCraft, lake: Lake) -> None:
+    driver = qc._engine.connection.current
+    assert driver is not None
+    await driver.send([Outgoing(b"{}", "m-1", queue="payments.failed")])
+    with pytest.raises(QueueError, match=r"queue 'payments\.failed' holds dead letters"):
+        await capture(qc, "payments.failed", lake, once=True)
+    assert await ready(qc, "payments.failed") == ["m-1"]
+    assert (await capture(qc, "payments.failed", lake, once=True, force=True)).rows == 1
+
+
+async def test_copies_of_dead_letters_are_captured_from_a_tap_and_those_stay(
+    qc: QueueCraft, lake: Lake
+) -> None:
+    await qc.admin.declare("billing")
+    await qc.admin.declare("morgue", "#", exchange="events.dlx", dead_letters=False)
+    driver = qc._engine.connection.current
+    assert driver is not None
+    await driver.send([Outgoing(b"{}", "m-1", exchange="events.dlx", routing_key="billing.dlq")])
+    assert (await capture(qc, "morgue", lake, once=True)).rows == 1
+    assert await ready(qc, "billing.dlq") == ["m-1"]
 
 
 @pytest.mark.parametrize("force", [False, True])

@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 
-from queuecraft import QueueCraft
+from queuecraft import DeadLetter, Policy, QueueCraft
 from queuecraft.drivers.base import Delivery, Outgoing, Queue
 from queuecraft.drivers.redis.driver import RedisDriver
-from queuecraft.model.errors import ConfigError, UnsupportedFeature
+from queuecraft.model.errors import ConfigError, QueueError, UnsupportedFeature
 from queuecraft.pipeline import capture as capturing
 from queuecraft.pipeline import tap
 from queuecraft.pipeline.capture import capture
 from queuecraft.pipeline.lake import Lake
+from tests.brokers.rabbitmq import RabbitMQ
 from tests.pipeline.segments import dies, rows
+from tests.rabbitmq.place import interface
 
 TOGETHER = 10
 COUNT = 25
@@ -99,6 +101,49 @@ async def test_what_kafka_gives_to_another_member_is_captured_when_it_comes_agai
         await task
         await capture(qc, "tap", lake, once=True)
     assert {row["message_id"] for row in rows(lake)} == sent
+
+
+FAILED = Policy(dead_letter=DeadLetter(queue="payments.failed"))
+
+
+async def test_dead_letters_of_another_name_in_the_embedded_queue(
+    lake: Lake, tmp_path: Path
+) -> None:
+    await _are_refused(f"local://{tmp_path / 'queue.db'}", lake)
+
+
+async def test_dead_letters_of_another_name_on_rabbitmq(
+    lake: Lake, rabbitmq: RabbitMQ, rabbitmq_url: str
+) -> None:
+    await _are_refused(f"{rabbitmq_url}?management={interface(rabbitmq)}", lake)
+
+
+@pytest.mark.parametrize("mode", ["list", "stream"])
+async def test_dead_letters_of_another_name_on_redis(lake: Lake, redis_url: str, mode: str) -> None:
+    await _are_refused(f"{redis_url}&mode={mode}", lake)
+
+
+@pytest.mark.faults
+async def test_dead_letters_of_another_name_on_kafka(lake: Lake, kafka_url: str) -> None:
+    await _are_refused(kafka_url, lake)
+
+
+async def _are_refused(url: str, lake: Lake) -> None:
+    """Whoever captures knows nothing of the workers, but the broker does; a tap on all dead letters
+    has copies, but on Kafka."""
+    async with QueueCraft(url) as qc:
+        await qc.admin.declare(Queue("payments", policy=FAILED), "payment.*")
+        await qc.admin.declare("billing", "order.*")
+    async with QueueCraft(url) as qc:
+        with pytest.raises(QueueError, match="holds dead letters"):
+            await capture(qc, "payments.failed", lake, once=True)
+        await qc.admin.declare("tap", "#", exchange="events.dlx", dead_letters=False)
+        driver = await qc._engine.connection.ready()
+        letter = Outgoing(b"{}", "m-1", exchange="events.dlx", routing_key="billing.dlq")
+        await driver.send([letter])
+        copies = not driver.traits.partitioned
+        assert (await capture(qc, "tap", lake, once=True)).rows == copies
+        assert [each.id for each in await qc.admin.peek("billing.dlq")] == ["m-1"]
 
 
 async def test_what_redis_would_forget_is_refused(lake: Lake, redis_url: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -42,6 +43,20 @@ def plan(lake: Lake, *firsts: datetime | None, question: Question | None = None)
     planned_at = FIRST + 24 * HOUR
     ledger.keep(Plan(id="r-1", question=question or Question(), planned_at=planned_at, lines=lines))
     return ledger
+
+
+@pytest.mark.parametrize(
+    "story",
+    [{"x-original-queue": "billing"}, {"x-death": [{"queue": "tap", "reason": "rejected"}]}],
+    ids=lambda story: next(iter(story)),
+)
+def test_what_has_failed_since_is_archived_with_its_story(
+    lake: Lake, story: dict[str, Any]
+) -> None:
+    plan(lake, FIRST)
+    headers = {"x-replay-id": "r-1", **story}
+    failed = Delivery(Outgoing(b"{}", "m-1", headers=headers), "billing.dlq")
+    assert Replayed(lake).without([AGAIN, failed]) == [failed]
 
 
 def expired(lake: Lake, before: datetime) -> None:

@@ -178,6 +178,7 @@ async def test_the_topology_is_that_of_the_broker(driver: RabbitDriver, rabbitmq
     (binding,) = (each for each, queue in told.bindings if queue.startswith("odd"))
     assert binding == wanted
     assert [(each.queue, each.prefetch) for each in told.consumers] == [("billing", 7)]
+    assert told.dead_letters == (("billing", "billing.dlq"),)
 
 
 async def test_dead_letters_are_found_wherever_their_exchange_gives_them(

@@ -122,6 +122,7 @@ class Admin:
             queues=tuple(each for each in told.queues if not is_hidden(each)),
             bindings=tuple(each for each in told.bindings if not is_hidden(each[1])),
             consumers=tuple(each for each in told.consumers if not is_hidden(each.queue)),
+            dead_letters=tuple(each for each in told.dead_letters if not is_hidden(each[0])),
         )
 
     async def peek(

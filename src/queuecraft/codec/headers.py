@@ -89,7 +89,10 @@ MAX_HEADERS = 65536
 MAX_NAME = 255
 MAX_COUNT = 1_000_000
 
-_BROKER_OWNED = frozenset({"x-death", "x-delivery-count"})
+DEATH = "x-death"
+"""RabbitMQ's own story of a message that has died."""
+
+_BROKER_OWNED = frozenset({DEATH, "x-delivery-count"})
 _BROKER_OWNED_PREFIXES = ("x-first-death-", "x-last-death-")
 
 

@@ -134,6 +134,7 @@ class Topology:
     queues: tuple[str, ...] = ()
     bindings: tuple[tuple[Binding, str], ...] = field(default=())  # (binding, queue)
     consumers: tuple[ConsumerInfo, ...] = ()
+    dead_letters: tuple[tuple[str, str], ...] = ()  # (queue, the one its dead letters go to)
 
 
 @dataclass(frozen=True, slots=True)

@@ -312,7 +312,7 @@ def _check_keeps(traits: Traits, settings: Settings, seconds: float, *, force: b
 
 async def _check_tap(qc: QueueCraft, queue: str, clock: Clock, traits: Traits) -> None:
     """Refuse a queue that somebody else lives on."""
-    if queue.endswith(".dlq"):
+    if await _holds_dead_letters(qc, queue):
         raise QueueError(
             f"queue {queue!r} holds dead letters, and a capture takes them out of it; insist with "
             "force if they are to be in the lake alone",
@@ -331,3 +331,13 @@ async def _check_tap(qc: QueueCraft, queue: str, clock: Clock, traits: Traits) -
                 queue=queue,
             )
         await clock.sleep(LINGER / 10)
+
+
+async def _holds_dead_letters(qc: QueueCraft, queue: str) -> bool:
+    """Whether it does by its name, because a worker of this application says so, or because the
+    broker knows of a queue whose dead letters go there."""
+    roster = qc._roster  # pyright: ignore[reportPrivateUsage]
+    if roster.holds_dead_letters(queue):
+        return True
+    told = (await qc.admin.topology()).dead_letters
+    return any(target == queue for _, target in told)

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final
 
-from queuecraft.codec.headers import REPLAY_ID
+from queuecraft.codec.headers import DEATH, ORIGINAL_QUEUE, REPLAY_ID
 from queuecraft.drivers.base import Delivery
 from queuecraft.model.errors import QueueError
 from queuecraft.pipeline.horizon import horizon
@@ -33,12 +33,14 @@ class Replayed:
     def without(self, batch: Sequence[Delivery]) -> Sequence[Delivery]:
         """All but what this lake has sent again as it was. Anyone may write the header, or keep it
         when he changes the message: what is not in the plan, just so, is not in the lake. Nor may
-        be what was published before the horizon, which moves while a capture goes on."""
+        be what was published before the horizon, which moves while a capture goes on. Why a message
+        became a dead letter is in no plan: that is kept."""
         before = horizon(self._lake)
         replayed: dict[Ledger, list[Delivery]] = {}
         for each in batch:
             replay_id = each.sent.headers.get(REPLAY_ID)
-            ledger = self._unchanged(replay_id, before) if isinstance(replay_id, str) else None
+            told = isinstance(replay_id, str) and not _is_dead_letter(each)
+            ledger = self._unchanged(replay_id, before) if told else None
             if ledger is not None:
                 replayed.setdefault(ledger, []).append(each)
         here: set[Delivery] = set()
@@ -74,6 +76,11 @@ def _all_since(plan: Plan, before: datetime) -> bool:
         and bool(times)
         and all(time is not None and before <= time <= plan.planned_at for time in times)
     )
+
+
+def _is_dead_letter(delivery: Delivery) -> bool:
+    headers = delivery.sent.headers
+    return ORIGINAL_QUEUE in headers or DEATH in headers
 
 
 def _contents(ledger: Ledger) -> Contents:

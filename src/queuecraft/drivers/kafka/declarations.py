@@ -138,6 +138,11 @@ class Declarations:
                 for group, found in members.items()
                 for member in found
             ),
+            dead_letters=tuple(
+                (queue, to)
+                for queue in groups.values()
+                if (to := registry.queues[queue].dead_letters) is not None
+            ),
         )
 
     # -- inside --------------------------------------------------------------------------------

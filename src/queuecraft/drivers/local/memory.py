@@ -164,6 +164,11 @@ class MemoryDriver(Driver):
                 ConsumerInfo(each.inbox.name, f"local-{number}", each.prefetch)
                 for number, each in enumerate(self._subscriptions, 1)
             ),
+            dead_letters=tuple(
+                (inbox.name, target.queue)
+                for inbox in self._inboxes.values()
+                if (target := inbox.queue.dead_letters) is not None
+            ),
         )
 
     async def inspect(self, queues: Sequence[str] | None = None) -> Sequence[QueueInfo]:

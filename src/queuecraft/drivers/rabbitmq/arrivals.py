@@ -30,6 +30,21 @@ class Arrivals:
                 else:
                     self._exact.setdefault(each.routing_key, []).append(each.destination)
 
+    def meant_for(self, routing_key: str | None) -> list[str]:
+        """The same, but where some are bound by this very key, what a pattern gives to others are
+        copies.
+
+        >>> ward = BindingState("ward", "billing.dlq", "queue", "billing.dlq")
+        >>> every = BindingState("ward", "tap", "queue", "#")
+        >>> Arrivals("topic", [ward, every]).meant_for("billing.dlq")
+        ['billing.dlq']
+        >>> Arrivals("topic", [every]).meant_for("billing.dlq")
+        ['tap']
+        """
+        if self._kind == "topic" and routing_key in self._exact:
+            return list(self._exact[routing_key])
+        return self.of(routing_key)
+
     def of(self, routing_key: str | None) -> list[str]:
         """The queues that get what dies with this key; None: with the key it came with. Where it
         depends on the message, none is certain."""

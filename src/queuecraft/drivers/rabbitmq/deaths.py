@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from queuecraft.codec.headers import (
+    DEATH,
     EVENT,
     FAILED_AT,
     MAX_COUNT,
@@ -24,7 +25,6 @@ from queuecraft.codec.headers import (
 from queuecraft.drivers.rabbitmq import delays
 from queuecraft.model.outcome import CRASH_LOOP, EXPIRED, NACK
 
-DEATH: Final = "x-death"
 REJECTED: Final = "rejected"
 UNDELIVERED: Final = "undelivered"  # due, and nobody was bound to it
 _REASONS: Final = {

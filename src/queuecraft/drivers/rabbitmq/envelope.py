@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from queuecraft.codec.headers import (
+    DEATH,
     DUE_AT,
     EVENT,
     EXPIRES_AT,
@@ -18,7 +19,7 @@ from queuecraft.codec.headers import (
 from queuecraft.drivers.base import NO_HEADERS, Outgoing
 from queuecraft.drivers.rabbitmq.confirms import Parcel
 from queuecraft.drivers.rabbitmq.consuming import Arrival
-from queuecraft.drivers.rabbitmq.deaths import DEATH, retold
+from queuecraft.drivers.rabbitmq.deaths import retold
 from queuecraft.drivers.rabbitmq.delays import DELAYED_FOR
 from queuecraft.drivers.rabbitmq.frames import Properties, pack, pack_plain
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pamqp import commands
@@ -117,6 +117,11 @@ class Inspection:
             exchanges=tuple(self._exchanges.values()),
             queues=tuple(name for name in self._queues if not is_internal(name)),
             bindings=tuple((each, q.name) for q in self._queues.values() for each in q.bindings),
+            dead_letters=tuple(
+                (name, queue.dead_letters.queue)
+                for name, queue in self._queues.items()
+                if queue.dead_letters is not None
+            ),
         )
 
     async def management(self) -> Management:
@@ -209,15 +214,19 @@ class Inspection:
         for told in await management.exchanges():
             if (exchange := _exchange(told)) is not None:
                 exchanges[exchange.name] = exchange
-        queues = [name for name in await management.queue_names() if not is_internal(name)]
-        names = set(queues)
+        queues = {
+            state.name: state.dead_letters
+            for state in await management.queue_targets()
+            if not is_internal(state.name)
+        }
         bindings: list[tuple[Binding, str]] = []
-        for each in await management.bindings():
+        bound = await management.bindings()
+        for each in bound:
             exchange = exchanges.get(each.source)
             if (
                 exchange is None
                 or each.destination_type != "queue"
-                or each.destination not in names
+                or each.destination not in queues
             ):
                 continue
             if (binding := _binding(exchange, each)) is not None:
@@ -225,9 +234,15 @@ class Inspection:
         consumers = [
             ConsumerInfo(each.queue.name, each.consumer_tag, each.prefetch_count)
             for each in await management.consumers()
-            if each.queue.name in names
+            if each.queue.name in queues
         ]
-        return Topology(tuple(exchanges.values()), tuple(queues), tuple(bindings), tuple(consumers))
+        return Topology(
+            tuple(exchanges.values()),
+            tuple(queues),
+            tuple(bindings),
+            tuple(consumers),
+            tuple(_letters(queues, exchanges, bound)),
+        )
 
     def _do_without(self, error: Unanswered) -> None:
         self._why = error.message
@@ -255,6 +270,29 @@ async def _way(management: Management, exchange: str) -> tuple[Arrivals, int]:
     kind = await management.exchange(exchange)
     bindings = [] if kind is None else await management.bindings(exchange)
     return Arrivals("" if kind is None else kind.type, bindings), len(bindings)
+
+
+def _letters(
+    targets: Mapping[str, tuple[str, str | None] | None],
+    exchanges: Mapping[str, Exchange],
+    bound: Sequence[BindingState],
+) -> Iterator[tuple[str, str]]:
+    """Each queue with those that its dead letters are meant for."""
+    by_source: dict[str, list[BindingState]] = {}
+    for each in bound:
+        by_source.setdefault(each.source, []).append(each)
+    ways: dict[str, Arrivals] = {}
+    for queue, target in targets.items():
+        if target is None:
+            continue
+        name, routing_key = target
+        if not name and routing_key is not None:
+            yield queue, routing_key
+        elif name in exchanges:
+            if name not in ways:
+                ways[name] = Arrivals(exchanges[name].type, by_source.get(name, ()))
+            for to in ways[name].meant_for(routing_key):
+                yield queue, to
 
 
 def _told(state: QueueState) -> Counts:

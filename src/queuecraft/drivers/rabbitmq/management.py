@@ -132,10 +132,11 @@ class Management:
         """Every queue of the virtual host."""
         return await self._get(f"queues/{self._virtual_host}?{_QUEUE}", list[QueueState])
 
-    async def queue_names(self) -> list[str]:
-        """The names of all queues, which cost a fifth of all that is known of them."""
-        path = f"queues/{self._virtual_host}?columns=name"
-        return [each.name for each in await self._get(path, list[_Name])]
+    async def queue_targets(self) -> list[QueueState]:
+        """The name of every queue and where its dead letters go, without its counts: they are what
+        costs."""
+        columns = "name,arguments,effective_policy_definition"
+        return await self._get(f"queues/{self._virtual_host}?columns={columns}", list[QueueState])
 
     async def queue(self, name: str) -> QueueState | None:
         """One of them; None if there is none of that name."""

@@ -96,8 +96,12 @@ def check(
 
 async def read(client: Client, base: str) -> Topology:
     """All there is."""
-    queues, exchanges = await client.calls(
-        [("HKEYS", f"{base}queues"), ("HGETALL", f"{base}exchanges")]
+    queues, exchanges, dead = await client.calls(
+        [
+            ("HKEYS", f"{base}queues"),
+            ("HGETALL", f"{base}exchanges"),
+            ("HGETALL", f"{base}dead"),
+        ]
     )
     names = sorted(each.decode() for each in _sound(queues))
     known = {
@@ -120,6 +124,9 @@ async def read(client: Client, base: str) -> Topology:
             ConsumerInfo(name, f"process-{consumer.decode()}", int(prefetch))
             for name, told in zip(names, consumers, strict=True)
             for consumer, prefetch in _pairs(_sound(told))
+        ),
+        dead_letters=tuple(
+            (queue.decode(), unstrung(target)[1].decode()) for queue, target in _pairs(_sound(dead))
         ),
     )
 

@@ -197,6 +197,12 @@ class OperationsConformance(Suite):
 
         await broker.eventually(seen, (True, True, True, True))
 
+    async def test_the_topology_tells_where_dead_letters_go(self, broker: Broker) -> None:
+        queue = await broker.queue("billing", dead_letters=True)
+        assert queue.dead_letters is not None
+        told = await broker.driver.topology()
+        assert not told.dead_letters or (queue.name, queue.dead_letters.queue) in told.dead_letters
+
     async def test_the_topology_forgets_what_was_deleted(self, broker: Broker) -> None:
         queue = await broker.queue("billing", "order.placed")
         await broker.driver.delete(queue.name)

@@ -158,6 +158,11 @@ class SqliteDriver(Driver):
                     (binding, place.queue.name) for binding, place in exchanges.bindings
                 ),
                 consumers=tuple(each for place in places for each in place.consumers),
+                dead_letters=tuple(
+                    (place.queue.name, target.queue)
+                    for place in places
+                    if (target := place.queue.dead_letters) is not None
+                ),
             )
 
         return self._look("topology", work)
