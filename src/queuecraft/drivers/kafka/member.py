@@ -124,7 +124,7 @@ class Member:
         if self._paused:
             self._paused = False
             self._resume(self._places.values())
-        while not self.closing:
+        while not (self.closing or self.failed or self._driver.lost):
             self._subscribe()
             self._let_on()
             left = deadline - monotonic()
