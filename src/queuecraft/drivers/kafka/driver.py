@@ -386,7 +386,10 @@ class KafkaDriver(Driver):
             return
         registry = await self._declared.read("subscribe")
         for subscription, queue in tuple(self._subscriptions.items()):
-            await subscription.follow(registry.topics(queue.name, self._cluster.topics))
+            if queue.name in registry.queues:
+                await subscription.follow(registry.topics(queue.name, self._cluster.topics))
+            else:
+                subscription.end("the queue was deleted under its consumer")
         if self._forwarder is not None:
             await self._forwarder.follow(self._tiers())
 

@@ -87,6 +87,12 @@ class KafkaSubscription(Subscription):
         if self._keeping is None:
             self._keep_alive()
 
+    def end(self, reason: str) -> None:
+        """Let whoever receives begin again with another."""
+        self._member.failed = QueueError(
+            reason, broker="kafka", operation="receive", queue=self.queue
+        )
+
     @property
     def topics(self) -> Collection[str]:
         """Those it follows."""
@@ -287,9 +293,7 @@ class KafkaSubscription(Subscription):
             return
         what = f"{len(left):,} messages went to another process before they were handled"
         if self.on_left is None:
-            self._member.failed = QueueError(
-                what, broker="kafka", operation="receive", queue=self.queue
-            )
+            self.end(what)
             return
         log.warning(
             "kafka: %s: %s; what runs here is handled twice. Set drain_timeout above the time that "
