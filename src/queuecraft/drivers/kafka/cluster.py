@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
@@ -43,6 +43,7 @@ _SOON: Final = (
     KafkaError.OFFSET_NOT_AVAILABLE,
 )
 _MISSING: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+_LEADERLESS: Final = (KafkaError.LEADER_NOT_AVAILABLE,)
 _REFUSED: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 _UNREACHED: Final = (KafkaError._RESOLVE, KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
 
@@ -123,16 +124,22 @@ class Cluster:
         """Learn which of these there are, if that is not known."""
         unknown = [topic for topic in topics if topic not in self.topics]
         if unknown:
-            self.topics |= await self.call(operation, lambda: self._described(unknown))
+            await self._look_at(unknown, operation)
 
-    def _described(self, topics: list[str]) -> dict[str, int]:
+    async def _look_at(self, topics: list[str], operation: str) -> set[str]:
+        """Learn which of these there are; those of which all partitions have leaders."""
+        found = await self.call(operation, lambda: self._described(topics))
+        self.topics |= {name: len(topic.partitions) for name, topic in found.items()}
+        return {
+            name
+            for name, topic in found.items()
+            if all(each.leader is not None for each in topic.partitions)
+        }
+
+    def _described(self, topics: list[str]) -> dict[str, Any]:
         told = self._admin.describe_topics(TopicCollection(topics), request_timeout=WITHIN)
         found = {name: answer(each, fine=_MISSING) for name, each in told.items()}
-        return {
-            name: len(topic.partitions)
-            for name, topic in found.items()
-            if topic is not None and all(each.leader is not None for each in topic.partitions)
-        }
+        return {name: topic for name, topic in found.items() if topic is not None}
 
     def _listed(self, within: float) -> ClusterMetadata:
         try:
@@ -141,10 +148,12 @@ class Cluster:
             self._admin.poll(0)
 
     def _learn(self, told: ClusterMetadata) -> None:
+        """A partition without a leader is there all the same: who took its topic for gone would
+        give those who are bound meanwhile all that is in it."""
         self.topics = {
             name: len(topic.partitions)
             for name, topic in told.topics.items()
-            if topic.error is None and all(each.leader >= 0 for each in topic.partitions.values())
+            if topic.error is None
         }
 
     async def make(self, topic: str, partitions: int | None = None, **config: str) -> None:
@@ -176,12 +185,10 @@ class Cluster:
 
         await self.call("declare", make)
         deadline = asyncio.get_running_loop().time() + WITHIN
-        await self.look_for(missing, "declare")
-        while not self.topics.keys() >= set(missing):
+        while missing := sorted({*missing} - await self._look_at(missing, "declare")):
             if asyncio.get_running_loop().time() > deadline:
                 return
             await asyncio.sleep(AGAIN)
-            await self.look_for(missing, "declare")
 
     async def remove(self, topics: Sequence[str]) -> None:
         """Delete topics with all their records."""
@@ -217,9 +224,14 @@ class Cluster:
         return [(topic, n) for topic in topics for n in range(self.topics.get(topic, 0))]
 
     async def highs(self, spots: Sequence[Spot]) -> dict[Spot, int]:
-        """The next offset of each of these partitions."""
+        """The next offset of each of these partitions. Raises if one has no leader to tell it."""
         latest: Any = OffsetSpec.latest
         return await self._offsets(spots, latest())
+
+    async def highs_told(self, spots: Sequence[Spot]) -> dict[Spot, int]:
+        """The same, but of those that have."""
+        latest: Any = OffsetSpec.latest
+        return await self._offsets(spots, latest(), fine=_LEADERLESS)
 
     def ends_soon(self, spots: Iterable[Spot], within: float) -> dict[Spot, int]:
         """The next offset of those of these partitions that tell it in time. Blocks: not for the
@@ -253,20 +265,25 @@ class Cluster:
         earliest: Any = OffsetSpec.earliest
         return await self._offsets(spots, earliest())
 
-    async def _offsets(self, spots: Sequence[Spot], spec: Any) -> dict[Spot, int]:
+    async def _offsets(
+        self, spots: Sequence[Spot], spec: Any, fine: Collection[int] = ()
+    ) -> dict[Spot, int]:
         found: dict[Spot, int] = {}
         for at in range(0, len(spots), AT_ONCE):
-            asked = partial(self._listed_offsets, spots[at : at + AT_ONCE], spec)
+            asked = partial(self._listed_offsets, spots[at : at + AT_ONCE], spec, fine)
             found |= await self.call("inspect", asked)
         return found
 
-    def _listed_offsets(self, spots: Sequence[Spot], spec: OffsetSpec) -> dict[Spot, int]:
+    def _listed_offsets(
+        self, spots: Sequence[Spot], spec: OffsetSpec, fine: Collection[int]
+    ) -> dict[Spot, int]:
         """Of those that exist as far as we know by now."""
         wanted = {TopicPartition(*spot): spec for spot in spots if spot[0] in self.topics}
         if not wanted:
             return {}
         futures = self._admin.list_offsets(wanted, request_timeout=WITHIN)
-        return {(s.topic, s.partition): answer(each).offset for s, each in futures.items()}
+        told = {(s.topic, s.partition): answer(each, fine=fine) for s, each in futures.items()}
+        return {spot: each.offset for spot, each in told.items() if each is not None}
 
     async def since(self, spots: Iterable[Spot], moment: datetime) -> dict[Spot, int]:
         """Of each of these partitions, the first offset stored at that moment or later, if any."""

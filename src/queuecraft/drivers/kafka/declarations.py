@@ -179,7 +179,8 @@ class Declarations:
             for number, offset in enumerate(offsets)
             if offset > 0 and number < self._cluster.topics.get(topic, 0)
         ]
-        ends = await self._cluster.highs(list({(topic, number) for topic, number, _ in since}))
+        # Those that do not tell now may not keep a worker from the others.
+        ends = await self._cluster.highs_told(list({(topic, number) for topic, number, _ in since}))
         anew = {topic for topic, number, at in since if at > ends.get((topic, number), at)}
         for topic in sorted(anew):
             log.warning(

@@ -113,25 +113,30 @@ class Inspection:
                 queue=queue,
             )
 
-    async def _depths(self, queues: Iterable[str], groups: Mapping[str, bool]) -> dict[str, int]:
-        """How much each queue has before it, by which groups exist and have members. What cannot
-        matter is not asked for: how far a group is that has been given nothing, and where a
-        partition begins that was read to its end."""
+    async def _depths(
+        self, queues: Iterable[str], groups: Mapping[str, bool]
+    ) -> dict[str, int | None]:
+        """How much each queue has before it, by which groups exist and have members; None if one of
+        its partitions has no leader to tell. What cannot matter is not asked for: how far a group
+        is that has been given nothing, and where a partition begins that was read to its end."""
         reaches: dict[str, dict[Spot, Reach]] = {}
         for number, queue in enumerate(queues, 1):
             topics = self._registry.topics(queue, self._cluster.topics)
             reaches[queue] = {spot: topics[spot[0]] for spot in self._cluster.spots(topics)}
             if number % TURN == 0:
                 await asyncio.sleep(0)
-        highs = await self._cluster.highs(
+        highs = await self._cluster.highs_told(
             list({spot for some in reaches.values() for spot in some})
         )
         given: dict[str, dict[Spot, Stretch]] = {}
+        untold: set[str] = set()
         for number, (queue, some) in enumerate(reaches.items(), 1):
-            there = ((spot, reach) for spot, reach in some.items() if spot in highs)
+            there = [(spot, reach) for spot, reach in some.items() if spot in highs]
             given[self._names.group(queue)] = {
                 spot: _given(reach, spot[1], highs[spot]) for spot, reach in there
             }
+            if len(there) < len(some) and self._untold(some, highs):
+                untold.add(queue)
             if number % TURN == 0:
                 await asyncio.sleep(0)
 
@@ -150,12 +155,18 @@ class Inspection:
         left = {spot for some in ahead.values() for spot, each in some.items() if len(each)}
         lows = await self._cluster.lows(list(left))
         return {
-            queue: sum(
+            queue: None
+            if queue in untold
+            else sum(
                 len(each.after(lows.get(spot, 0)))
                 for spot, each in ahead[self._names.group(queue)].items()
             )
             for queue in reaches
         }
+
+    def _untold(self, spots: Iterable[Spot], highs: Mapping[Spot, int]) -> list[Spot]:
+        """Those that exist, and do not tell where they end."""
+        return [each for each in spots if each not in highs and each[0] in self._cluster.topics]
 
     async def _ahead(self, queue: str) -> dict[Spot, Stretch]:
         """Of each partition, what the group of a queue has before it."""
@@ -168,19 +179,24 @@ class Inspection:
             ahead[spot] = _stretch(given.start, given.end, committed.get(spot)).after(low)
         return ahead
 
-    async def _waiting(self, queues: Sequence[str]) -> dict[str, int]:
-        """How many messages of each queue wait for their time."""
+    async def _waiting(self, queues: Sequence[str]) -> dict[str, int | None]:
+        """How many messages of each queue wait for their time; None as in `_depths`."""
         tiers = {
             self._names.retry(queue, tier): queue for queue in queues for tier in range(len(TIERS))
         }
         there = [topic for topic in tiers if topic in self._cluster.topics]
         waiting = dict.fromkeys(queues, 0)
+        untold = set[str]()
         if there:
-            bounds = await self._cluster.bounds(there)
+            spots = self._cluster.spots(there)
+            highs = await self._cluster.highs_told(spots)
+            lows = await self._cluster.lows(list(highs))
             committed = await self._cluster.committed(self._names.group(FORWARDERS))
-            for spot, (low, high) in bounds.items():
-                waiting[tiers[spot[0]]] += len(_stretch(low, high, committed.get(spot)))
-        return waiting
+            for spot, high in highs.items():
+                stretch = _stretch(lows.get(spot, 0), high, committed.get(spot))
+                waiting[tiers[spot[0]]] += len(stretch)
+            untold = {tiers[topic] for topic, _ in self._untold(spots, highs)}
+        return {name: None if name in untold else count for name, count in waiting.items()}
 
 
 def _given(reach: Reach, partition: int, high: int) -> Stretch:

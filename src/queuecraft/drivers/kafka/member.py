@@ -38,6 +38,7 @@ MOST_AHEAD: Final = 20_000  # records of a partition taken while an older one is
 WITHIN: Final = 10.0  # seconds for what has to be known of a partition that is given to us
 ENDS_WITHIN: Final = 3.0  # seconds to learn where it ends; without an answer it is as it was
 JOINED_WITHIN: Final = 3.0  # seconds to become a member, for one who wants records or to leave
+_LEADERLESS: Final = (KafkaError._UNKNOWN_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 
 class Member:
@@ -328,7 +329,12 @@ class Member:
         """Where a partition ends now, if somebody may have died with records of it."""
         if self._most is None or not is_in_hand(committed.metadata):
             return 0
-        return self._consumer.get_watermark_offsets(committed, timeout=WITHIN)[1]
+        try:
+            return self._consumer.get_watermark_offsets(committed, timeout=WITHIN)[1]
+        except KafkaException as error:
+            if error.args[0].code() in _LEADERLESS:
+                return 0  # nobody can tell, and the other partitions must not wait for that
+            raise
 
     def _beyond(self, there: list[TopicPartition]) -> tuple[list[TopicPartition], Set[Spot]]:
         """Where to go on, and the partitions that begin anew, as they end before that."""
