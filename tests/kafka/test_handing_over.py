@@ -88,6 +88,52 @@ async def test_what_nobody_has_begun_on_goes_at_once_when_its_consumer_is_asked(
         assert consumer._ready == []
 
 
+@pytest.mark.parametrize("asked", ["before", "meanwhile"])
+async def test_what_is_finished_is_heard_of_while_a_partition_waits_for_it(
+    url: str, asked: str
+) -> None:
+    """Also where Kafka is told just what is in hand, as after a crash, by the thread that waits."""
+    async with opened(url.replace("drain_timeout=1", "drain_timeout=10")) as driver:
+        await driver.declare(billing)
+        messages = [Outgoing(b"{}", f"m-{n}", queue="billing") for n in range(3)]
+        assert await driver.send(messages) == [ACCEPTED] * 3
+        consumer = await driver.subscribe(billing, prefetch=3)
+        assert isinstance(consumer, KafkaSubscription)
+        member = consumer._member
+        held: list[Delivery] = []
+        async with asyncio.timeout(15):
+            while len(held) < 3:
+                held += await consumer.receive(3, 1.0)
+        await eventually(lambda: consumer._fetching is None, timeout=10)
+        consumer._exact = True
+        go = threading.Event()
+
+        def revoked() -> None:
+            go.wait(5)
+            ours = [TopicPartition(*spot) for spot in member._places]
+            member._on_revoke(member._consumer, ours)
+
+        loop, (one, two, three) = asyncio.get_running_loop(), held
+        revoking = loop.run_in_executor(consumer._polling, revoked)
+        if asked == "meanwhile":
+            go.set()
+            await eventually(lambda: one.token[0].leaving, timeout=5)
+        acking = asyncio.create_task(consumer.ack([one]))
+        await asyncio.sleep(0)  # it has asked
+        go.set()
+        async with asyncio.timeout(0.8):
+            assert await acking == []
+            await consumer.release([two])
+        assert not revoking.done()
+        async with asyncio.timeout(0.8):
+            assert await consumer.ack([three]) == []
+            await revoking
+        await consumer.close()
+        consumer = await driver.subscribe(billing, prefetch=3)
+        (again,) = await consumer.receive(3, 5.0)
+        assert (again.sent.id, again.redeliveries) == (two.sent.id, 0)
+
+
 async def test_what_others_have_by_now_is_neither_acknowledged_nor_sent_on(url: str) -> None:
     async with opened(url) as driver:
         await driver.declare(billing)

@@ -77,6 +77,7 @@ class KafkaSubscription(Subscription):
         self._keeping: asyncio.TimerHandle | None = None
         self._heard = monotonic()  # when Kafka could last tell us something
         self._exact = False  # Kafka was told just what is in hand, for some of that is suspected
+        self._parting = asyncio.Event()  # partitions wait to be given up until all is finished
         self._closing = False
 
     async def follow(self, reaches: Mapping[str, Reach]) -> None:
@@ -151,7 +152,7 @@ class KafkaSubscription(Subscription):
         stale = self._holding.finish(deliveries)
         if len(stale) < len(deliveries):
             if self._exact:
-                await self._announce(exactly=True)
+                await self._announce_less()
             else:
                 self._start_commit()
             failpoint("ack.after")
@@ -166,7 +167,7 @@ class KafkaSubscription(Subscription):
     async def release(self, deliveries: Sequence[Delivery]) -> None:
         self._ready[:0] = self._holding.give_back(deliveries)
         if self._exact:
-            await self._announce(exactly=True)
+            await self._announce_less()
 
     async def send(self, messages: Sequence[Outgoing]) -> Sequence[Receipt]:
         return await self._driver.pass_on(messages)
@@ -257,6 +258,21 @@ class KafkaSubscription(Subscription):
         announce = partial(self._member.announce, exactly=exactly)
         return await self._loop.run_in_executor(self._polling, announce)
 
+    async def _announce_less(self) -> None:
+        """Let Kafka know that less is in hand. While partitions wait for what is held, that waits
+        for them in turn, and must not keep the rest from being finished: until then Kafka takes
+        more for suspected than is, but nothing that it knows to be finished."""
+        if self._closing:
+            return
+        announcing = asyncio.ensure_future(self._announce(exactly=True))
+        parting = asyncio.ensure_future(self._parting.wait())
+        try:
+            await asyncio.wait([announcing, parting], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            parting.cancel()
+        if announcing.done():
+            announcing.result()
+
     def _take(self, limit: int, give: Callable[[Sequence[Delivery]], None]) -> list[Delivery]:
         with self._holding.changed:
             if self._member.thinned:
@@ -284,6 +300,7 @@ class KafkaSubscription(Subscription):
     # -- what others are given -----------------------------------------------------------------
 
     def _tell_leaving(self) -> None:
+        self._parting.set()
         if self.on_leaving is not None and (leaving := self._holding.leaving()):
             self.on_leaving(leaving)
 
@@ -319,6 +336,7 @@ class KafkaSubscription(Subscription):
             self._member.failed = error
         finally:
             self._fetching = None
+            self._parting.clear()
             self._heard = monotonic()
             if self._commits.behind:
                 self._loop.call_later(SOON, self._start_commit)  # unless more is fetched then
