@@ -70,10 +70,8 @@ async def test_many_that_wait_for_hours_do_not_hold_up_one_that_waits_for_a_mome
         assert await received(consumer, 1, timeout=5) == ["near"]
 
 
-async def test_a_tier_that_is_full_is_read_on_when_some_of_it_has_moved(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(forwarding, "AHEAD", 100)
+def watched(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The topics that nothing was wanted of for a while."""
     spared: set[str] = set()
     let_on = Member._let_on
 
@@ -82,12 +80,36 @@ async def test_a_tier_that_is_full_is_read_on_when_some_of_it_has_moved(
         spared.update(self.spared)
 
     monkeypatch.setattr(Member, "_let_on", looking)
+    return spared
+
+
+async def test_a_tier_that_is_full_is_read_on_when_some_of_it_has_moved(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forwarding, "AHEAD", 100)
+    spared = watched(monkeypatch)
     ids = [f"m-{n}" for n in range(3000)]
     async with opened(f"{url}&partitions=2") as driver:
         await driver.declare(billing)
         await sent(driver, ids, 1.0)
         consumer = await driver.subscribe(billing, prefetch=1000)
         assert sorted(await received(consumer, len(ids))) == sorted(ids)
+    assert spared
+
+
+async def test_messages_larger_than_all_that_may_wait_here_move_on_all_the_same(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forwarding, "AHEAD_BYTES", 1000)
+    spared = watched(monkeypatch)
+    async with opened(f"{url}&partitions=1") as driver:
+        await driver.declare(billing)
+        consumer = await driver.subscribe(billing, prefetch=10)
+        for number in range(3):
+            due = time.time() + 1.5
+            message = Outgoing(bytes(5000), f"m-{number}", queue="billing", due_at=due)
+            assert await driver.send([message]) == [ACCEPTED]
+        assert await received(consumer, 3) == ["m-0", "m-1", "m-2"]
     assert spared
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 log: Final = logging.getLogger("queuecraft")
 AHEAD: Final = 5_000  # messages of a tier that are watched at a time
+AHEAD_BYTES: Final = 32 * 2**20  # of their bodies, about
 TAKEN: Final = 500  # at a time
 BATCH: Final = 100  # moved on at a time
 AT_RISK: Final = 200  # moved on and not committed: so many may come twice if we, or brokers, die
@@ -40,7 +41,7 @@ class Forwarder:
     def __init__(self, driver: KafkaDriver) -> None:
         self._driver = driver
         self._subscription: KafkaSubscription | None = None
-        self._waiting = Waiting(AHEAD)
+        self._waiting = Waiting(AHEAD, AHEAD_BYTES)
         self._given_up = 0  # how often some of them have gone to others
         self._refused: dict[Delivery, int] = {}  # how often
         self._moving: asyncio.Task[None] | None = None

@@ -10,14 +10,16 @@ from queuecraft.drivers.kafka.names import TIERS
 
 
 class Waiting:
-    """So many of each tier at most, or messages that wait for hours would leave no room for those
-    that wait for a moment."""
+    """So many of each tier at most, and so many bytes of bodies, or messages that wait for hours
+    would leave no room for those that wait for a moment."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, most_bytes: int) -> None:
         self._most = most
+        self._most_bytes = most_bytes
         self._heap: list[tuple[float, int, Delivery]] = []
         self._number = count()
         self._counts = [0] * len(TIERS)
+        self._bytes = [0] * len(TIERS)
         self._full: set[int] = set()
 
     @property
@@ -28,16 +30,17 @@ class Waiting:
     @property
     def full(self) -> frozenset[int]:
         """The tiers of which nothing more is wanted, until a tenth of what waits has gone."""
-        for tier, number in enumerate(self._counts):
-            if number >= self._most:
+        most, most_bytes = self._most, self._most_bytes
+        for tier, (number, size) in enumerate(zip(self._counts, self._bytes, strict=True)):
+            if number >= most or size >= most_bytes:
                 self._full.add(tier)
-            elif number <= self._most * 9 // 10:
+            elif number <= most * 9 // 10 and size <= most_bytes * 9 // 10:
                 self._full.discard(tier)
         return frozenset(self._full)
 
     def put(self, delivery: Delivery, until: float) -> None:
         """This one has to wait."""
-        self._counts[tier_of(delivery.token[0].topic)] += 1
+        self._count(delivery)
         heapq.heappush(self._heap, (until, next(self._number), delivery))
 
     def take(self, now: float, limit: int) -> list[Delivery]:
@@ -45,7 +48,7 @@ class Waiting:
         due: list[Delivery] = []
         while self._heap and self._heap[0][0] <= now and len(due) < limit:
             delivery = heapq.heappop(self._heap)[2]
-            self._counts[tier_of(delivery.token[0].topic)] -= 1
+            self._count(delivery, -1)
             due.append(delivery)
         return due
 
@@ -55,7 +58,7 @@ class Waiting:
         if len(stays) < len(self._heap):
             self.clear()
             for until, number, delivery in stays:
-                self._counts[tier_of(delivery.token[0].topic)] += 1
+                self._count(delivery)
                 self._heap.append((until, number, delivery))
             heapq.heapify(self._heap)
 
@@ -63,6 +66,12 @@ class Waiting:
         """Nothing waits here any more."""
         self._heap.clear()
         self._counts = [0] * len(TIERS)
+        self._bytes = [0] * len(TIERS)
+
+    def _count(self, delivery: Delivery, times: int = 1) -> None:
+        tier = tier_of(delivery.token[0].topic)
+        self._counts[tier] += times
+        self._bytes[tier] += times * len(delivery.sent.body)
 
 
 def tier_of(topic: str) -> int:
