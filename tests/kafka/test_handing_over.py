@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 from confluent_kafka import TopicPartition
 
-from queuecraft import Message, Queue, QueueCraft, Worker
+from queuecraft import Message, Queue, QueueCraft, Retry, Worker
 from queuecraft.drivers.base import ACCEPTED, Delivery, Move, Outgoing, Rejected
+from queuecraft.drivers.kafka.member import Member
+from queuecraft.drivers.kafka.place import Place
 from queuecraft.drivers.kafka.subscription import KafkaSubscription
 from queuecraft.model.errors import AlreadySettled
 from tests.kafka.place import opened, running, until
@@ -65,13 +68,13 @@ async def test_what_nobody_has_begun_on_goes_at_once_when_its_consumer_is_asked(
         assert isinstance(consumer, KafkaSubscription)
         member = consumer._member
         held: list[Delivery] = []
-        asked: list[str] = []
+        asked: set[str] = set()
         async with asyncio.timeout(15):
             while len(held) < 4:
                 held += await consumer.receive(10, 1.0)
 
         def leaving(deliveries: Sequence[Delivery]) -> None:
-            asked.extend(sorted(each.sent.id for each in deliveries))
+            asked.update(each.sent.id for each in deliveries)
             releasing.append(asyncio.ensure_future(consumer.release(deliveries)))
 
         releasing: list[asyncio.Future[None]] = []
@@ -83,7 +86,7 @@ async def test_what_nobody_has_begun_on_goes_at_once_when_its_consumer_is_asked(
         async with asyncio.timeout(0.8):  # less than drain_timeout
             await revoking
         await asyncio.gather(*releasing)
-        assert asked == ["m-0", "m-1", "m-2", "m-3"]
+        assert asked == {"m-0", "m-1", "m-2", "m-3"}
         assert member.failed is None
         assert consumer._ready == []
 
@@ -210,6 +213,54 @@ async def test_a_handler_that_takes_long_costs_its_process_only_what_goes_to_ano
     assert all(runs[each] in (["first"], ["first", "second"]) for each in ids)
     assert all(len(runs[each]) == 1 for each in more)
     assert "cannot consume" not in caplog.text
+
+
+async def test_what_fails_while_its_partition_is_about_to_go_is_not_waited_for(
+    url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be tried again here, in order, when its delay is over."""
+    patient = url.replace("drain_timeout=1", "drain_timeout=10")
+    drain, tell_leaving = Member._drain, KafkaSubscription._tell_leaving
+    runs: dict[str, list[str]] = defaultdict(list)
+    fails, took = asyncio.Event(), list[float]()
+
+    def draining(self: Member, places: Sequence[Place], deadline: float) -> None:
+        started = time.monotonic()
+        drain(self, places, deadline)
+        took.append(time.monotonic() - started)
+
+    def telling(self: KafkaSubscription) -> None:
+        tell_leaving(self)
+        if self.queue == "billing":
+            fails.set()
+
+    monkeypatch.setattr(Member, "_drain", draining)
+    monkeypatch.setattr(KafkaSubscription, "_tell_leaving", telling)
+
+    def shop(name: str) -> tuple[QueueCraft, Worker]:
+        qc = QueueCraft(patient)
+        retry = Retry(max_retries=3, initial_delay=30)
+        worker = qc.worker("billing", concurrency=24, ordering="key", retry=retry)
+
+        async def charge(n: int, message: Message) -> None:
+            runs[message.id].append(name)
+            if name == "first":
+                await fails.wait()
+                raise ValueError("not now")
+
+        for each in EVENTS:
+            worker.on(each, charge)
+        return qc, worker
+
+    first, steady = shop("first")
+    second, guest = shop("second")
+    async with first, second, running(steady):
+        ids = [await first.publish(e, n, key=f"k-{n}-{e}") for n in range(8) for e in EVENTS]
+        await until(soon(lambda: set(runs) == set(ids)), bool)
+        async with running(guest):
+            await until(soon(lambda: any("second" in each for each in runs.values())), bool)
+            assert max(took) < 5
+    assert "went to another process before they were handled" not in caplog.text
 
 
 def soon(condition: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:

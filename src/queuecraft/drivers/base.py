@@ -296,7 +296,8 @@ class Subscription(ABC):
 
     on_leaving: Callable[[Sequence[Delivery]], object] | None = None
     """Set by whoever consumes, for brokers that share a queue out anew: called in the loop when
-    others are about to be given some of what is held. What is released now is not waited for."""
+    others are about to be given some of what is held, and again while they wait for it. What is
+    released then is not waited for."""
 
     on_left: Callable[[Sequence[Delivery]], object] | None = None
     """The same once others have it. It is held no more; without this, `receive` raises."""

@@ -68,7 +68,7 @@ class Member:
         self._queue = queue
         self._drain_timeout = drain_timeout
         self._most = most  # in hand at once; None if nobody is to be suspected
-        self._leaving = leaving  # called in the loop before handlers are waited for
+        self._leaving = leaving  # called in the loop again and again while handlers are waited for
         self._left = left  # and after it, if they were not done in time
         self._loop = asyncio.get_running_loop()
         self._holding = holding
@@ -392,7 +392,6 @@ class Member:
         if self._driver.lost is not None:  # there is nobody to say it to
             self._forget(places)
             return
-        self._tell(self._leaving)
         deadline = monotonic() + self._drain_timeout
         self._drain(places, deadline)
         for place in places:
@@ -406,6 +405,7 @@ class Member:
                 left = deadline - monotonic()
                 if left <= 0 or not self._holding.handed(places):
                     return
+                self._tell(self._leaving)  # again: what has failed since is to wait elsewhere
                 self._changed.wait(min(left, SLICE))
             self.commits.flush()  # that may take long, and what is not said is done twice if we die
 
