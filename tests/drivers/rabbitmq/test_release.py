@@ -12,6 +12,7 @@ from queuecraft.drivers.rabbitmq import drivers
 from queuecraft.drivers.rabbitmq.confirms import Parcel
 from queuecraft.drivers.rabbitmq.driver import RabbitDriver
 from queuecraft.drivers.target import Target
+from tests.rabbitmq.place import opened, until
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
@@ -103,3 +104,60 @@ async def test_a_release_that_cannot_send_again_says_so(
     again = await other.subscribe(queue, prefetch=1)
     assert [each.sent.id for each in await again.receive(1, 10)] == ["m-1"]
     await other.close()
+
+
+async def test_a_queue_that_goes_with_its_last_consumer_stays_while_that_gives_back(
+    rabbitmq_url: str,
+) -> None:
+    queue = Queue("brief", auto_delete=True)
+    sent = [f"m-{at}" for at in range(5)]
+    async with opened(rabbitmq_url) as driver:
+        await driver.declare(queue)
+        consumer = await driver.subscribe(queue, prefetch=2)
+        await driver.send([Outgoing(b"{}", name, queue="brief") for name in sent])
+        taken = await consumer.receive(1, 10)
+        await consumer.release(())
+        await consumer.release(taken)
+        assert await driver.count("brief") == 3
+        handled: list[str] = []
+        while len(handled) < 5 and (got := await consumer.receive(5, 10)):
+            handled += [each.sent.id for each in got]
+            assert not [each for each in got if each.redeliveries]
+            assert await consumer.ack(got) == []
+        assert handled == sent
+
+
+async def test_a_look_by_a_stranger_leaves_a_queue_that_goes_with_its_last_consumer(
+    rabbitmq_url: str,
+) -> None:
+    queue = Queue("brief", auto_delete=True)
+    sent = [f"m-{at}" for at in range(5)]
+    async with opened(rabbitmq_url) as driver, opened(rabbitmq_url) as stranger:
+        await driver.declare(queue)
+        await driver.send([Outgoing(b"{}", name, queue="brief") for name in sent])
+        for peeking in (driver, stranger):
+            for limit in (2, 10):
+                seen = await peeking.peek("brief", limit)
+                assert [each.sent.id for each in seen] == sent[:limit]
+        consumer = await stranger.subscribe(Queue("brief"), prefetch=10)
+        handled = [each.sent.id for each in await consumer.receive(10, 10)]
+        while len(handled) < 5 and (got := await consumer.receive(5, 10)):
+            handled += [each.sent.id for each in got]
+        assert handled == sent
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+async def test_a_look_at_a_queue_in_order_takes_nothing_from_the_one_that_works(
+    rabbitmq_url: str, kind: str
+) -> None:
+    queue = Queue("numbers", arguments={"x-queue-type": kind}, single_active=True)
+    async with opened(rabbitmq_url) as driver, opened(rabbitmq_url) as stranger:
+        await driver.declare(queue)
+        await driver.send([Outgoing(b"{}", f"m-{at}", queue="numbers") for at in range(3)])
+        for peeking in (driver, stranger):
+            await until(lambda: driver.count("numbers"), lambda ready: ready == 3)
+            seen = await peeking.peek("numbers", 10)
+            assert sorted(each.sent.id for each in seen) == ["m-0", "m-1", "m-2"]
+        consumer = await driver.subscribe(queue, prefetch=1)
+        assert len(await consumer.receive(1, 10)) == 1
+        assert await stranger.peek("numbers", 2) == []

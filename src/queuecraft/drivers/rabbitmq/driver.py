@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
@@ -38,19 +39,20 @@ from queuecraft.drivers.rabbitmq.confirms import (
     Parcel,
     Publishing,
 )
-from queuecraft.drivers.rabbitmq.consuming import Consuming, glance
+from queuecraft.drivers.rabbitmq.consuming import Arrival, Consuming, glance
 from queuecraft.drivers.rabbitmq.crashes import Crashes
 from queuecraft.drivers.rabbitmq.envelope import is_counted, message_of, parcel
+from queuecraft.drivers.rabbitmq.holding import look
 from queuecraft.drivers.rabbitmq.inspection import Inspection
 from queuecraft.drivers.rabbitmq.latecomers import Latecomers
 from queuecraft.drivers.rabbitmq.login import log_in
 from queuecraft.drivers.rabbitmq.management import Management
 from queuecraft.drivers.rabbitmq.methods import QueueDeclare, QueueDelete, QueuePurge
 from queuecraft.drivers.rabbitmq.presence import Noticeboard
-from queuecraft.drivers.rabbitmq.refusals import refusable
+from queuecraft.drivers.rabbitmq.refusals import LOCKED, refusable
 from queuecraft.drivers.rabbitmq.subscription import RabbitSubscription
 from queuecraft.drivers.rabbitmq.topology import Declarer, throwaway
-from queuecraft.drivers.rabbitmq.wire import Wire
+from queuecraft.drivers.rabbitmq.wire import Closed, Wire
 from queuecraft.drivers.target import Target
 from queuecraft.model.credentials import Credentials
 from queuecraft.model.errors import PublishError, QueueError, Unroutable
@@ -222,7 +224,12 @@ class RabbitDriver(Driver):
         known = self._queues.get(queue.name, queue)
         counting = not is_counted(known.arguments) and not queue.name.endswith(".dlq")
         subscription = RabbitSubscription(
-            self, queue, channel, self._target.clock, counting=counting
+            self,
+            queue,
+            channel,
+            self._target.clock,
+            counting=counting,
+            keeping=queue.single_active or queue.auto_delete or known.auto_delete,
         )
         self._subscriptions[subscription] = None
         return subscription
@@ -261,13 +268,15 @@ class RabbitDriver(Driver):
 
     async def peek(self, queue: str, limit: int) -> Sequence[Delivery]:
         async with throwaway(self._wire()) as channel:
-            ready, _ = await self._topology().exists(channel, queue, "peek")
+            ready, consumers = await self._topology().exists(channel, queue, "peek")
         wanted = min(limit, ready)
         if not wanted:
             return []
+        # We must not be the last consumer of an auto-delete queue, but a consumer where another
+        # keeps order: fetching would take from between what that one is given.
+        brief = not consumers and await self._look().is_brief(queue)
         with refusable("peek", queue):
-            async with glance(self._wire(), queue, wanted) as held:
-                seen = list(held.arrivals)
+            seen = await self._first(queue, wanted, look if brief else glance)
         deliveries: list[Delivery] = []
         for number, arrival in enumerate(seen, 1):
             message, counted, noted = message_of(arrival, queue)
@@ -338,6 +347,23 @@ class RabbitDriver(Driver):
             del self._queues[name]
 
     # -- inside --------------------------------------------------------------------------------
+
+    async def _first(
+        self,
+        queue: str,
+        wanted: int,
+        way: Callable[[Wire, str, int], AbstractAsyncContextManager[Consuming]],
+    ) -> list[Arrival]:
+        """The first messages of a queue, seen in one of two ways."""
+        try:
+            async with way(self._wire(), queue, wanted) as held:
+                held.check_open()
+                return list(held.arrivals)
+        except Closed as error:
+            if way is glance or error.code != LOCKED:
+                raise
+            # A quorum queue with a single active consumer, which stays without one.
+            return await self._first(queue, wanted, glance)
 
     async def _send_surely(self, parcels: Sequence[Parcel]) -> list[Receipt]:
         """Publish; what a level of delay refuses, again. It is never full, but has no leader right

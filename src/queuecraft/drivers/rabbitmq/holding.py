@@ -13,6 +13,7 @@ from queuecraft.drivers.rabbitmq.methods import Get
 from queuecraft.drivers.rabbitmq.wire import Wire
 
 FETCHED: Final = 20  # messages asked for in one go: so many may be held beyond what is wanted
+SEEN: Final = 200  # the same for one who wants no more than so many
 
 
 @asynccontextmanager
@@ -32,6 +33,20 @@ async def hold(wire: Wire, queue: str, *, most: int, size: int) -> AsyncGenerato
             await channel.fetch(queue, min(FETCHED, most - held))
             found += sum(len(each.body) for each in islice(arrivals, held, None))
             held = len(arrivals)
+        yield channel
+    finally:
+        await channel.close()
+
+
+@asynccontextmanager
+async def look(wire: Wire, queue: str, wanted: int) -> AsyncGenerator[Holding]:
+    """The same as a `glance`, without a consumer: an auto-delete queue goes with the last of them.
+    Raises `Closed` at a quorum queue with a single active consumer."""
+    channel = Holding(wire)
+    try:
+        await channel.open()
+        while not channel.empty and (missing := wanted - len(channel.arrivals)) > 0:
+            await channel.fetch(queue, min(SEEN, missing))
         yield channel
     finally:
         await channel.close()

@@ -105,6 +105,13 @@ class Inspection:
         why = self._why.replace("; ", ", ")  # what to do comes after the only semicolon
         return found if whole else Partial(found, _LACKING.format(why))
 
+    async def is_brief(self, name: str) -> bool:
+        """Whether a queue may go with its last consumer: what nobody tells of is taken for one."""
+        if (known := self._queues.get(name)) is not None:
+            return known.auto_delete
+        state = (await self._states([name]) or {}).get(name)
+        return state is None or state.auto_delete is not False
+
     async def topology(self) -> Topology:
         """Exchanges, queues, bindings, consumers."""
         management = await self._interface()

@@ -41,6 +41,7 @@ class QueueState(msgspec.Struct, frozen=True, gc=False):
     messages_ready: int | None = None
     messages_unacknowledged: int | None = None
     consumers: int | None = None
+    auto_delete: bool | None = None
     arguments: Any = None
     effective_policy_definition: Any = None
     message_stats: Any = None
@@ -246,7 +247,7 @@ class Management:
 _QUEUE: Final = "columns=" + ",".join(
     (
         *("name", "messages_ready", "messages_unacknowledged", "consumers"),
-        *("arguments", "effective_policy_definition"),
+        *("auto_delete", "arguments", "effective_policy_definition"),
         *("message_stats.publish_details.rate", "message_stats.deliver_get_details.rate"),
     )
 )

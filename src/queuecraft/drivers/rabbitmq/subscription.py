@@ -47,12 +47,14 @@ class RabbitSubscription(Subscription):
         clock: Clock,
         *,
         counting: bool,
+        keeping: bool,
     ) -> None:
         self.queue = queue
         self._driver = driver
         self._channel = channel
         self._clock = clock
         self._counting = counting  # deliveries, because the broker does not
+        self._keeping = keeping  # what is given back, because the consumer must not end
         self._ordered = queue.single_active and not queue.name.endswith(".dlq")
         self._begun = False
         self._deaths: int | None = None  # of consumers before this one; None: not known
@@ -107,7 +109,7 @@ class RabbitSubscription(Subscription):
             self._channel.check_open()
             for delivery in ours:
                 del self._held[delivery]
-            if self.queue.single_active:
+            if self._keeping:
                 self._keep(ours)
             else:
                 await self._run(self._give_up(ours))
@@ -230,9 +232,10 @@ class RabbitSubscription(Subscription):
                 self._deaths = await crashes.begin(message, redelivered=first.redelivered)
 
     def _keep(self, released: Sequence[Delivery]) -> None:
-        """Give back to ourselves, where one consumer has all: the broker would give it to nobody
-        else. A quorum queue without a delivery limit would put it at its end, and count it as
-        delivered once more. So it stays with us, in its place, until it is received again, or until
+        """Give back to ourselves. Where one consumer has all, the broker would give it to nobody
+        else; a quorum queue without a delivery limit would put it at its end, and count it as
+        delivered once more. An auto-delete queue would go with all that is in it when its last
+        consumer is ended. So it stays with us, in its place, until it is received again, or until
         the channel is closed: that puts everything back at once, in order."""
         again = [
             Delivery(each.sent, each.queue, each.redeliveries, each.token) for each in released
