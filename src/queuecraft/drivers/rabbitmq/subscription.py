@@ -15,14 +15,17 @@ from queuecraft.drivers.base import (
     ACCEPTED,
     ConnectionLost,
     Delivery,
+    Move,
     Outgoing,
     Queue,
     Receipt,
+    Rejected,
     Subscription,
     Unknown,
 )
 from queuecraft.drivers.rabbitmq.consuming import Arrival, Consuming
 from queuecraft.drivers.rabbitmq.envelope import message_of, parcel
+from queuecraft.drivers.rabbitmq.refusals import stale
 from queuecraft.failpoints import failpoint
 from queuecraft.model.errors import QueueError
 
@@ -118,6 +121,17 @@ class RabbitSubscription(Subscription):
 
     async def send(self, messages: Sequence[Outgoing]) -> Sequence[Receipt]:
         return await self._driver.send(messages)
+
+    async def move(self, moves: Sequence[Move]) -> Sequence[Receipt]:
+        """Send, then ack, what is held: the rest is in its queue again, or was moved before."""
+        ours: dict[Delivery, Move] = {}
+        if not self._is_ended():
+            for move in moves:
+                if move.delivery in self._held:
+                    ours.setdefault(move.delivery, move)
+        sent = await super().move(tuple(ours.values())) if ours else ()
+        answers = dict(zip(ours, sent, strict=True))
+        return [answers.pop(m.delivery, Rejected(stale(m.delivery))) for m in moves]
 
     async def close(self) -> None:
         self._driver.forget(self)
