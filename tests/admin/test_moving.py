@@ -256,3 +256,15 @@ async def test_a_move_that_is_not_given_everything_says_how_far_it_came(
     assert (report.seen, report.moved, report.kept) == (5, 1, 4)
     assert report.stopped == "only 5 of 10 could be looked at; run it again"
     assert await ids(stage.driver, "here") == [each for each in names if each != "m-1"]
+
+
+async def test_a_rated_move_holds_nothing_for_longer_than_a_broker_allows(stage: Stage) -> None:
+    names = await filled(stage.driver, 20)
+    before = stage.driver.calls["subscribe"]
+    task = asyncio.ensure_future(stage.qc.admin.move("here", "there", where=even, rate=1 / 300))
+    await stage.clock.settle()
+    await stage.clock.advance(3600)
+    assert await task == Redrive(total=20, seen=20, moved=10, kept=10)
+    assert stage.driver.calls["subscribe"] - before == 3
+    assert await ids(stage.driver, "there") == names[::2]
+    assert await ids(stage.driver, "here") == names[1::2]

@@ -462,6 +462,81 @@ async def test_what_stays_behind_costs_no_time(stage: Stage) -> None:
     assert (result.moved, result.kept) == (1, 50)
 
 
+async def test_a_rated_redrive_holds_nothing_for_longer_than_a_broker_allows(
+    stage: Stage,
+) -> None:
+    mixed = [dead_letter(f"m-{n}", error="bank" if n % 2 else "code") for n in range(20)]
+    await with_dead_letters(stage.qc, stage.driver, *mixed)
+    told: list[int] = []
+    before = stage.driver.calls["subscribe"]
+    task = asyncio.ensure_future(
+        stage.qc.dead_letters.redrive(
+            "billing",
+            where=Filter(error="bank"),
+            limit=9,
+            rate=1 / 300,
+            on_progress=lambda redrive: told.append(redrive.moved),
+        )
+    )
+    for minutes in range(0, 40, 5):
+        await stage.clock.settle()
+        assert len(await ids(stage.driver, "billing")) == minutes / 5 + 1  # the pace goes on
+        await stage.clock.advance(300)
+    result = await task
+    assert stage.driver.calls["subscribe"] - before == 3
+    assert (result.total, result.moved, result.kept) == (20, 9, 9)
+    assert result.seen == 18
+    assert sorted(set(told)) == list(range(1, 10))
+    assert await ids(stage.driver, "billing") == [f"m-{n}" for n in range(1, 19, 2)]
+    left = [f"m-{n}" for n in range(20) if n % 2 == 0 or n == 19]
+    assert await ids(stage.driver, "billing.dlq") == left
+
+
+async def test_a_redrive_that_waits_for_hours_holds_nothing_meanwhile(stage: Stage) -> None:
+    await with_dead_letters(stage.qc, stage.driver, *letters(3))
+    task = asyncio.ensure_future(stage.qc.dead_letters.redrive("billing", rate=1 / 7200))
+    for moved in (1, 2):
+        await stage.clock.settle()
+        (info,) = await stage.driver.inspect(["billing.dlq"])
+        assert (info.ready, info.in_flight) == (3 - moved, 0)
+        await stage.clock.advance(7200)
+    assert (await task).moved == 3
+    assert await ids(stage.driver, "billing") == ["m-0", "m-1", "m-2"]
+
+
+@pytest.mark.parametrize("batch", [100, 3])
+@pytest.mark.parametrize(("canary", "moved"), [(None, 6), (3, 3)])
+async def test_a_redrive_gets_on_however_long_it_takes_to_find_the_next(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, canary: int | None, moved: int, batch: int
+) -> None:
+    monkeypatch.setattr("queuecraft.runtime.redrive.HELD", 0.0)
+    monkeypatch.setattr("queuecraft.runtime.redrive.BATCH", batch)  # some with none that is meant
+    mixed = [dead_letter(f"m-{n}", error="bank" if n % 5 == 4 else "code") for n in range(30)]
+    await with_dead_letters(stage.qc, stage.driver, *mixed)
+    redrive = stage.qc.dead_letters.redrive
+    task = asyncio.ensure_future(
+        redrive("billing", where=Filter(error="bank"), rate=1, canary=canary)
+    )
+    await stage.clock.settle()
+    await stage.clock.advance(60)
+    assert (await task).moved == moved  # no worker handles a canary, so the rest does not follow
+    meant = [f"m-{n}" for n in range(4, 30, 5)]
+    assert await ids(stage.driver, "billing") == meant[:moved]
+    stays = [each.id for each in mixed if each.id not in meant[:moved]]
+    assert await ids(stage.driver, "billing.dlq") == stays
+
+
+async def test_what_stays_is_counted_once_in_a_redrive_of_several_walks(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("queuecraft.runtime.redrive.HELD", 0.0)
+    odd = dead_letter("odd", queue="nowhere")
+    await with_dead_letters(stage.qc, stage.driver, odd, *letters(150), changed(odd, id="last"))
+    result = await stage.qc.dead_letters.redrive("billing")
+    assert (result.moved, result.refused, result.done) == (150, 2, True)
+    assert [error.split(":")[0] for error in result.errors] == ["odd", "last"]
+
+
 # -- dry run and progress --------------------------------------------------------------------
 
 

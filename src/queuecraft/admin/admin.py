@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from queuecraft.admin.broker import Broker
@@ -386,12 +387,13 @@ class Admin:
             def lost(error: QueueError) -> None:
                 self._engine.connection.lost(broker.driver, error)
 
-            # As many may be held as there are: what is not meant is kept back until the end.
-            subscription = await broker.driver.subscribe(Queue(source), prefetch=max(total, 1))
-            partitioned = broker.driver.traits.partitioned
-            async with Sweep(subscription, total, lost, partitioned=partitioned) as sweep:
-                await moving.walk(sweep)
-                await moving.judge(sweep, broker.driver, source)
+            async def sweep(left: int) -> Sweep:
+                # As many may be held as there are: what is not meant is kept back until the end.
+                subscription = await broker.driver.subscribe(Queue(source), prefetch=max(left, 1))
+                partitioned = broker.driver.traits.partitioned
+                return Sweep(subscription, left, lost, partitioned=partitioned)
+
+            await moving.walk(sweep, partial(moving.judge, driver=broker.driver, queue=source))
             return moving.state
 
     # -- workers and pauses --------------------------------------------------------------------

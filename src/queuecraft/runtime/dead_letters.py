@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TypeAlias
 
 from queuecraft.clock import Clock
@@ -46,9 +47,8 @@ class _Place:
         known = [*await self.driver.inspect(), *await self.driver.inspect(named)]
         return {info.name: info for info in known if info.name != self.queue}
 
-    async def sweep(self, total: int | None = None, most: int | None = None) -> Sweep:
-        """A walk through `total` of them, or through all; no more than `most` held at a time."""
-        total = await self.total() if total is None else total
+    async def sweep(self, total: int, most: int | None = None) -> Sweep:
+        """A walk through `total` of them; no more than `most` held at a time."""
         held = max(1, total if most is None else min(total, most))
         subscription = await self.driver.subscribe(Queue(self.queue), prefetch=held)
         partitioned = self.driver.traits.partitioned
@@ -266,9 +266,8 @@ class DeadLetters:
                 await self._send_ahead(place, run, others, canary, patience)
                 if run.state.stopped is not None or not run.state.moved or run.full:
                     return run.state
-            async with await place.sweep(total - run.state.moved) as sweep:
-                await run.walk(sweep)
-                await run.judge(sweep, place.driver, place.queue)
+            judge = partial(run.judge, driver=place.driver, queue=place.queue)
+            await run.walk(place.sweep, judge)
             return run.state
 
     async def _send_ahead(
@@ -292,11 +291,9 @@ class DeadLetters:
         ahead = run.ahead(size, canary.note)
         total = run.state.total
         # Most often they are among the first; a filter may mean the last of all.
+        judge = partial(ahead.judge, driver=place.driver, queue=place.queue)
         for most in sorted({min(total, size + NEAR), total}):
-            async with await place.sweep(total - ahead.state.moved, most) as sweep:
-                await ahead.walk(sweep)
-                if most == total:
-                    await ahead.judge(sweep, place.driver, place.queue)
+            await ahead.walk(partial(place.sweep, most=most), judge if most == total else None)
             if ahead.full or most == total:
                 break
             moved = ahead.state.moved

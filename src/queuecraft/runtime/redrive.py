@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import TracebackType
@@ -31,6 +31,7 @@ BATCH = 100
 LONGEST = 200  # bytes of one error: what a message says of itself may be of any size
 WAIT = 0.5  # seconds for the next batch
 SLOW = 10  # times to wait for it, where a consumer is given its share bit by bit
+HELD = 1200.0  # seconds of one walk: what is held for 30 minutes, RabbitMQ takes back, all at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +166,9 @@ class Run:
         self._on_progress = on_progress
         self._on_moved = on_moved
         self._next = clock.monotonic()
+        self._until = 0.0  # the present walk may hold what it has met
+        self._before = 0  # moved when it began
+        self._late = False  # it has to give it up
         self._now = datetime.fromtimestamp(clock.now(), UTC)
 
     @property
@@ -193,12 +197,29 @@ class Run:
         if self._on_progress is not None:
             self._on_progress(self.state)
 
-    async def walk(self, sweep: Sweep) -> None:
-        """Send back what is met on the way, until as many have moved as were asked for."""
-        async for batch in sweep.batches():
-            await self.drive(batch, sweep)
-            if self.full:
-                break
+    async def walk(
+        self,
+        sweep: Callable[[int], Awaitable[Sweep]],
+        judge: Callable[[Sweep], Awaitable[None]] | None = None,
+    ) -> None:
+        """Send back what is met on the way, until as many have moved as were asked for; with a
+        sweep through as many as are left, and with another one when that has held them for long."""
+        while True:
+            self._until, self._before = self._clock.monotonic() + HELD, self.state.moved
+            self._late = False
+            async with await sweep(self.state.total - self._before) as held:
+                async for batch in held.batches():
+                    await self.drive(batch, held)
+                    if self.full or self._late:
+                        break
+                if not self._late:
+                    if judge is not None:
+                        await judge(held)
+                    return
+            await self._turn()
+            # What stays has to be looked at again, and is counted then.
+            moved = self.state.moved
+            self.state = replace(self.state, seen=moved, kept=0, refused=0, errors=())
 
     async def judge(self, sweep: Sweep, driver: Driver, queue: str) -> None:
         """Say so if a walk came to its end too early."""
@@ -221,9 +242,18 @@ class Run:
                 if move is not None:
                     moves.append(move)
             if moves and sweep is not None:
+                self._late = self._is_late()
+                if self._late:
+                    return
                 await self._pace()
                 await self._carry_out(sweep, moves)
             self.tell()
+
+    def _is_late(self) -> bool:
+        """Whether the next may move in another walk only. One in which nothing has moved goes on,
+        however long it takes: the next would get no further."""
+        late = max(self._clock.monotonic(), self._next) >= self._until
+        return late and self.state.moved > self._before
 
     def _room_beside(self, chosen: int) -> bool:
         at_once = BATCH if self._rate is None else 1
@@ -267,9 +297,13 @@ class Run:
         """Wait for the next turn, if there is a rate."""
         if self._rate is not None:
             now = self._clock.monotonic()
-            if self._next > now:
-                await self._clock.sleep(self._next - now)
+            await self._turn()
             self._next = max(self._next, now) + 1 / self._rate
+
+    async def _turn(self) -> None:
+        now = self._clock.monotonic()
+        if self._next > now:
+            await self._clock.sleep(self._next - now)
 
     def _count(self, *, error: str | None = None, **more: int) -> None:
         state = self.state
