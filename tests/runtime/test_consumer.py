@@ -713,7 +713,10 @@ async def test_a_queue_deleted_under_its_consumer_is_made_again(inline: bool) ->
             await stage.qc.publish(number, 1)
             await seen.wait_for(numbers=1)
             await stage.driver.delete("numbers")
+            await stage.clock.settle()
+            await stage.clock.advance(1)
             await eventually(lambda: stage.driver.calls["subscribe"] == 2)
+            assert stage.driver.calls["open"] == 1
             await stage.qc.publish(number, 2)
             await seen.wait_for(numbers=2)
             await at_rest(stage.driver, "numbers")

@@ -39,6 +39,16 @@ def no_queue(name: str, known: Iterable[str], operation: str) -> QueueError:
     )
 
 
+def deleted(name: str) -> QueueError:
+    """A queue is gone: no reason to break the connection that all others use."""
+    return QueueError(
+        "the queue was deleted under its consumer",
+        broker="local",
+        operation="receive",
+        queue=name,
+    )
+
+
 def taken(name: str) -> QueueError:
     """An exclusive queue has a consumer."""
     return QueueError(

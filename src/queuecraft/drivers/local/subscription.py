@@ -19,7 +19,7 @@ from queuecraft.drivers.base import (
     Subscription,
 )
 from queuecraft.drivers.local.inbox import Inbox
-from queuecraft.drivers.local.refusals import stale
+from queuecraft.drivers.local.refusals import deleted, stale
 from queuecraft.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -140,9 +140,7 @@ class MemorySubscription(Subscription):
         if self._closed:
             raise ConnectionLost("the subscription is closed", broker="local")
         if self.inbox.deleted:
-            raise ConnectionLost(
-                "the queue was deleted under its consumer", broker="local", queue=self.inbox.name
-            )
+            raise deleted(self.inbox.name)
 
 
 def _wake(future: asyncio.Future[None]) -> None:

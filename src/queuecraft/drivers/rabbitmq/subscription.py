@@ -161,6 +161,8 @@ class RabbitSubscription(Subscription):
     def _check_errands(self) -> None:
         """Raise if what was done here has failed: nobody knows who has the messages it was for."""
         if self._failed is not None:
+            if self._is_ended():  # that is why
+                self._check()
             raise self._failed.with_traceback(None)
 
     def _check(self) -> None:

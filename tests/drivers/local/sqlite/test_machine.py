@@ -19,7 +19,6 @@ from msgspec.structs import replace as changed
 from queuecraft.drivers.base import (
     ACCEPTED,
     Binding,
-    ConnectionLost,
     Delivery,
     Exchange,
     Move,
@@ -30,6 +29,7 @@ from queuecraft.drivers.base import (
 from queuecraft.drivers.local.sqlite import SqliteDriver, contents, storage
 from queuecraft.drivers.local.sqlite import driver as driver_module
 from queuecraft.drivers.local.sqlite import session as session_module
+from queuecraft.model.errors import QueueError
 from queuecraft.model.routing import matches
 from queuecraft.testing import FakeClock
 from tests.drivers.local.sqlite.crash import crash
@@ -257,7 +257,7 @@ class Machine(RuleBasedStateMachine):
         room = min(limit, consumer.prefetch - len(consumer.held))
         if consumer.void:
             if room:
-                with pytest.raises(ConnectionLost, match="deleted"):
+                with pytest.raises(QueueError, match="deleted"):
                     self.run(consumer.subscription.receive(limit, 0))
             return
         got = self.run(consumer.subscription.receive(limit, 0))

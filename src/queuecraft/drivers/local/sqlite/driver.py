@@ -331,6 +331,10 @@ class SqliteDriver(Driver):
             if stored.next_due < self._schedule.due:
                 self._schedule.set(stored.next_due, wanted=bool(self._subscriptions))
 
+    def is_buried(self, connection: apsw.Connection) -> bool:
+        """Whether others took this process for dead, and have what it held."""
+        return self._session is None or self._session.name not in session.known(connection)
+
     async def claim(
         self, subscription: SqliteSubscription, limit: int
     ) -> tuple[list[leases.Claim], dict[int, int]]:

@@ -20,7 +20,7 @@ from queuecraft.drivers.base import (
     Rejected,
     Subscription,
 )
-from queuecraft.drivers.local.refusals import stale
+from queuecraft.drivers.local.refusals import deleted, stale
 from queuecraft.drivers.local.sqlite import leases
 from queuecraft.drivers.local.sqlite.catalogue import Place
 from queuecraft.drivers.local.sqlite.record import decode
@@ -176,7 +176,8 @@ class SqliteSubscription(Subscription):
             "SELECT 1 FROM consumer WHERE number = ?", (self.consumer,)
         ).fetchone()
         if known is None:
-            raise gone(self.queue.name)
+            buried = self._driver.is_buried(connection)
+            raise gone(self.queue.name) if buried else deleted(self.queue.name)
         claims = leases.claim(connection, self.consumer, *self._bounds, limit)
         if not claims:
             return claims, {}
@@ -226,8 +227,7 @@ class SqliteSubscription(Subscription):
 def gone(queue: str) -> ConnectionLost:
     """A consumer is not known to the file any more."""
     return ConnectionLost(
-        "the queue was deleted under its consumer, or the process stood still for so long that "
-        "others have taken over what it held",
+        "the process stood still for so long that others have taken over what it held",
         broker="local",
         queue=queue,
     )
