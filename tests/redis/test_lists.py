@@ -51,6 +51,39 @@ async def test_at_most_once_what_the_server_does_not_take_back_is_held_and_goes_
     assert ids(await emptied(consumer)) == ["m-1", "m-3", "m-0", "m-2"]
 
 
+async def test_at_most_once_who_was_taken_for_dead_gives_back_nothing_that_is_handled(
+    place: Place,
+) -> None:
+    driver = await place.driver(redis_delivery="at-most-once")
+    await driver.declare(Queue("billing"))
+    await sent(driver, to("billing", "m-1"), to("billing", "m-2"))
+    consumer = await driver.subscribe(Queue("billing"), prefetch=5)
+    handled = await received(consumer, 2)
+    await place.call("HDEL", place.key("consumers:billing"), consumer.consumer)
+    with pytest.raises(QueueError, match="stood still"):
+        await received(consumer)
+    await consumer.close()
+    assert list(await consumer.ack(handled)) == handled
+    assert await driver.count("billing") == 0
+
+
+@pytest.mark.parametrize("how", ["release", "close"])
+async def test_at_most_once_nothing_is_given_back_to_a_queue_that_was_deleted(
+    place: Place, how: str
+) -> None:
+    driver = await place.driver(redis_delivery="at-most-once")
+    await driver.declare(Queue("billing"))
+    await sent(driver, to("billing", "m-1"), to("billing", "m-2", priority=3))
+    consumer = await driver.subscribe(Queue("billing"), prefetch=5)
+    held = await received(consumer, 2)
+    await driver.delete("billing")
+    if how == "release":
+        await consumer.release(held)
+    await consumer.close()
+    await driver.declare(Queue("billing"))
+    assert await driver.count("billing") == 0
+
+
 async def test_at_most_once_a_killed_process_takes_its_messages_with_it(place: Place) -> None:
     driver = await place.driver()
     await driver.declare(Queue("billing"))

@@ -96,10 +96,12 @@ class ForgetfulSubscription(ListSubscription):
 
     async def close(self) -> None:
         try:
-            if self.held and not self.closed and self.client.lost is None:
+            # One that others took for dead does not end in order: the rest is being handled.
+            back = self.unseen if self.gone else list(self.held)
+            if back and not self.closed and self.client.lost is None:
                 self.unseen = []
                 # Not after a take under way: who is cancelled there would put back nothing.
-                await self._put_back(list(self.held))
+                await self._put_back(back)
         finally:
             await super().close()
 

@@ -68,6 +68,7 @@ class RedisSubscription(Subscription):
         self._due_in: float | None = None
         self._armed = False
         self._stirred = False
+        self.gone = False  # from the server: it has told so
         self.closed = False
         self._waiting: asyncio.Future[None] | None = None
 
@@ -264,6 +265,7 @@ class RedisSubscription(Subscription):
                 self._unknown = True
             else:
                 self._failed = reply
+                self.gone = reply.code == "GONE"
             return
         self._due_in = None if reply[0] < 0 else reply[0] / 1000
         if len(reply) > 2:
