@@ -1,18 +1,20 @@
-"""A close that is given up leaves nobody behind who takes messages and handles none."""
+"""A close, even one that is given up, leaves nobody behind who takes messages and handles none."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
 
-from queuecraft.drivers.base import Delivery, Outgoing, Queue, Subscription
+from queuecraft.drivers.base import Delivery, Outgoing, Queue, Receipt, Subscription
 from queuecraft.drivers.rabbitmq import RabbitDriver
+from queuecraft.drivers.rabbitmq.confirms import Parcel
+from queuecraft.drivers.rabbitmq.subscription import RabbitSubscription
 from tests.drivers.rabbitmq.broker import turn
 from tests.proxy import Proxy
-from tests.rabbitmq.place import opened
+from tests.rabbitmq.place import opened, until
 
 KINDS = pytest.mark.parametrize("kind", ["classic", "quorum"])
 NAMES = ["m-0", "m-1", "m-2", "m-3"]
@@ -81,3 +83,38 @@ async def test_a_close_given_up_by_the_only_active_consumer_makes_room_for_the_n
         proxy.delay(3600, to="client")
         await give_up(asyncio.create_task(consumer.close()), proxy)
         assert await left(rabbitmq_url, queue) == NAMES
+
+
+async def test_what_a_receive_that_was_given_up_has_taken_comes_again_unmarked(
+    rabbitmq_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = Queue("billing")
+    sending, may_send = asyncio.Event(), asyncio.Event()
+    send = RabbitDriver.send_parcels
+
+    async def held_up(self: RabbitDriver, parcels: Sequence[Parcel]) -> Sequence[Receipt]:
+        sending.set()
+        await may_send.wait()
+        return await send(self, parcels)
+
+    async with opened(rabbitmq_url) as driver:
+        async with opened(rabbitmq_url) as crashed:
+            await crashed.declare(queue)
+            await crashed.send([Outgoing(b"", name, queue="billing") for name in NAMES])
+            await crashed.subscribe(queue, prefetch=1)
+            await until(lambda: driver.count("billing"), lambda ready: ready == 3)
+        await until(lambda: driver.count("billing"), lambda ready: ready == 4)
+        consumer = await driver.subscribe(queue, prefetch=4)
+        assert isinstance(consumer, RabbitSubscription)
+        while len(consumer._channel.arrivals) < 4:
+            await consumer._channel.arrived_more()
+        monkeypatch.setattr(RabbitDriver, "send_parcels", held_up)
+        receiving = asyncio.create_task(consumer.receive(4, 10))
+        await sending.wait()
+        receiving.cancel()
+        await asyncio.wait([receiving])
+        may_send.set()
+        await consumer.close()
+        again = await received(await driver.subscribe(queue, prefetch=4), 4)
+    counts = {each.sent.id: each.redeliveries for each in again}
+    assert counts == {"m-0": 1, "m-1": 0, "m-2": 0, "m-3": 0}

@@ -181,7 +181,7 @@ class RabbitSubscription(Subscription):
         """What nobody was given is not held against it: closing the channel would mark it."""
         if self._channel.lost is None:
             await self._channel.stop()
-            await self._return(self._arrived())
+            await self._return(self._unseen())
 
     def _unpack(self, limit: int) -> None:
         arrivals = self._channel.arrivals
@@ -266,19 +266,20 @@ class RabbitSubscription(Subscription):
         rest = [_sent(each) for each in released]
         await self._channel.stop()
         # What has come since is behind it in the queue, and nobody may ask for it for long.
-        rest += [_sent(each) for each in self._ready]
-        for delivery in self._ready:
-            del self._held[delivery]
-        self._ready.clear()
-        rest += self._arrived()
+        rest += self._unseen()
         # What is still held may kill us, as it may have killed others: nothing is to die with it.
         dangerous = any(each.redeliveries for each in self._held)
         await (self._return_anew(rest) if dangerous else self._return(rest))
 
-    def _arrived(self) -> list[_Sent]:
-        """Take what has come and was not handed over."""
+    def _unseen(self) -> list[_Sent]:
+        """Take what has come and nobody was given."""
+        unseen = [_sent(each) for each in self._ready]
+        for delivery in self._ready:
+            del self._held[delivery]
+        self._ready.clear()
         arrivals = self._channel.arrivals
-        return [self._look_at(arrivals.popleft())[0] for _ in range(len(arrivals))]
+        unseen += [self._look_at(arrivals.popleft())[0] for _ in range(len(arrivals))]
+        return unseen
 
     async def _return(self, sent: Sequence[_Sent]) -> None:
         """Put back, and what has been redelivered before anew: the broker, or whoever gets it next,
