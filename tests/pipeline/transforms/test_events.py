@@ -8,7 +8,7 @@ from pyspark.testing import assertDataFrameEqual
 
 from queuecraft.pipeline.transforms.events import events
 from queuecraft.pipeline.transforms.messages import messages
-from tests.pipeline.rows import at, delivered, published
+from tests.pipeline.rows import at, delivered, published, row
 from tests.pipeline.transforms.frames import bronze, segment, silver
 
 if TYPE_CHECKING:
@@ -42,6 +42,21 @@ def test_of_two_with_the_same_key_the_newest_is_kept(spark: SparkSession) -> Non
     before, after = delivered("m-1", at(1), "dead-lettered"), delivered("m-1", at(2), "succeeded")
     assertDataFrameEqual(events(bronze(spark, before, after)), silver(spark, after))
     assertDataFrameEqual(events(bronze(spark, after, before)), silver(spark, after))
+
+
+def test_of_a_captured_message_that_came_twice_the_first_is_kept(spark: SparkSession) -> None:
+    first, again = (row("captured", "m-1", at(n), published_at=at()) for n in (1, 2))
+    assertDataFrameEqual(events(bronze(spark, again, first)), silver(spark, first))
+
+
+def test_the_dead_letters_that_several_queues_have_of_a_message_are_all_kept(
+    spark: SparkSession,
+) -> None:
+    rows = [
+        row("captured", "m-1", at(1), queue="morgue", headers={"x-original-queue": queue})
+        for queue in ("billing", "audit")
+    ]
+    assertDataFrameEqual(events(bronze(spark, *rows, *rows)), silver(spark, *rows))
 
 
 def test_which_of_two_from_the_same_instant_is_kept_is_always_the_same(spark: SparkSession) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
+from queuecraft.codec.headers import ORIGINAL_QUEUE
 from queuecraft.pipeline.schemas import EVENTS
 from queuecraft.pipeline.transforms.birth import birth_in
 
@@ -18,10 +19,15 @@ def events(messages: DataFrame) -> DataFrame:
     """The readable rows of bronze without duplicates.
 
     Of rows with the same key the newest is kept: a message that was sent back from the dead
-    letters counts its attempts anew, and what became of it then is what matters.
+    letters counts its attempts anew, and what became of it then is what matters. Of a message that
+    was captured it is the oldest, since its place among others is where it came first. The dead
+    letters of several queues may be captured from one.
     """
     born = birth_in(messages)
-    newest = Window.partitionBy(*EVENTS.key, *born).orderBy(
+    died_in = f.coalesce(f.col("headers")[ORIGINAL_QUEUE], f.lit(""))
+    came = (f.col("kind") == "captured") & (died_in == "")
+    kept = Window.partitionBy(*EVENTS.key, died_in, *born).orderBy(
+        f.when(came, f.col("at")),
         f.desc("at"),
         f.desc("segment"),
         # Which of two from the same instant does not matter, as long as it is always the same.
@@ -29,7 +35,7 @@ def events(messages: DataFrame) -> DataFrame:
     )
     return (
         messages.where("problem IS NULL")
-        .withColumn("_rank", f.row_number().over(newest))
+        .withColumn("_rank", f.row_number().over(kept))
         .where("_rank = 1")
         .select(*EVENTS.names, *born)
     )
