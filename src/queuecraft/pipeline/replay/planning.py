@@ -65,7 +65,10 @@ def plan(
     make_folder(ledger.folder)
     try:
         with ledger.locked():
-            return interruptible(spark, lambda: _written(spark, ledger, question, meant, transform))
+            made = interruptible(spark, lambda: _written(spark, ledger, question, meant, transform))
+        if not made.messages:
+            shutil.rmtree(ledger.folder)  # NFS would keep what is still locked there
+        return made
     except BaseException:
         shutil.rmtree(ledger.folder, ignore_errors=True)
         raise
@@ -153,8 +156,6 @@ def _written(
             sync(path)  # Spark leaves that to the machine, and a power cut may come
         failpoint("replay.before_plan")
         ledger.keep(result)
-    else:
-        shutil.rmtree(ledger.folder)
     return result
 
 
