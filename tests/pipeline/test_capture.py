@@ -140,7 +140,7 @@ async def test_each_message_has_a_moment_of_its_own_also_when_the_clock_goes_bac
 ) -> None:
     class Backwards(Clock):
         def __init__(self) -> None:
-            self.now = count(1_800_000_000.000_000_7, -3600).__next__
+            self.now = count(1_800_000_000.000_000_7, -0.1).__next__
 
     async with QueueCraft(drivers=[driver], clock=Backwards()) as qc:
         await qc.admin.declare("tap", "order.*", dead_letters=False)
@@ -149,6 +149,19 @@ async def test_each_message_has_a_moment_of_its_own_also_when_the_clock_goes_bac
     found = sorted(rows(lake), key=lambda row: row["at"])
     assert [row["message_id"] for row in found] == sent
     assert len({row["at"] for row in found}) == 50
+
+
+async def test_a_clock_that_is_set_back_by_an_hour_is_believed(
+    driver: FaultyDriver, lake: Lake
+) -> None:
+    clock = Clock()
+    clock.now = lambda: 1_800_000_000.0 if files(lake) else 1_800_003_600.0
+    async with QueueCraft(drivers=[driver], clock=clock) as qc:
+        await qc.admin.declare("tap", "order.*", dead_letters=False)
+        await publish(qc, 1, 2)
+        assert (await capture(qc, "tap", lake, rows=1, once=True)).segments == 2
+    told = {row["message_id"]: row["at"].timestamp() for row in rows(lake)}
+    assert told == {"m-1": 1_800_003_600, "m-2": 1_800_000_000}
 
 
 async def test_what_is_captured_can_be_sent_again(qc: QueueCraft, lake: Lake) -> None:

@@ -29,6 +29,7 @@ MOST: Final = 65_535  # messages that RabbitMQ gives out before it is told of an
 BYTES: Final = 64 << 20  # of payloads in one segment
 LARGE: Final = 1 << 20  # bytes of a message, before anything is known of their size
 IDLE: Final = 30.0  # seconds one receive waits; only a bound, a message wakes it
+SET_BACK: Final = 60e6  # microseconds of a clock that goes wrong; one set back further is believed
 EMPTY: Final = 0.25  # seconds without a message after which a queue may be empty
 LINGER: Final = 5.0  # seconds in which a consumer that has died is still counted, at most
 FAREWELL: Final = 5.0  # seconds that a broker has for an answer, once the capture is to end
@@ -257,7 +258,8 @@ class _Run:
     def _write(self, batch: Sequence[Delivery]) -> None:
         # Each has a moment of its own, also if the clock goes back: published at one, by which else
         # would a replay know their order?
-        first = max(round(1e6 * self._clock.now()), self._next)
+        now = round(1e6 * self._clock.now())
+        first = self._next if 0 < self._next - now < SET_BACK else now
         self._next = first + len(batch)
         at = first / 1e6
         write_segment(self._lake, archived(batch, at, apart=1), place=new_place("captured", at))
