@@ -19,6 +19,7 @@ from queuecraft.admin import UnknownQueue
 from queuecraft.clock import Clock
 from queuecraft.drivers.base import Outgoing, Queue, QueueInfo
 from queuecraft.model.errors import ConfigError, ConnectionLost, QueueError
+from queuecraft.model.policy import Policy
 from queuecraft.model.types import HeaderValue
 from queuecraft.pipeline import capture as capturing
 from queuecraft.pipeline import replayed, tap
@@ -837,6 +838,15 @@ async def test_dead_letters_are_known_under_another_name_too(
         await worker.stop()
         async with QueueCraft(drivers=[FaultyDriver(driver.inner)]) as other:
             await _refuses_dead_letters(other, lake)
+
+
+async def test_a_tap_on_events_stays_one_though_what_waits_for_another_try_goes_by_there(
+    qc: QueueCraft, lake: Lake
+) -> None:
+    waiting = Policy(dead_letter=DeadLetter(exchange="events", queue="tap"))
+    await qc.admin.declare(Queue("billing.wait", policy=waiting))
+    await publish(qc, 1)
+    assert (await capture(qc, "tap", lake, once=True)).rows == 1
 
 
 async def _refuses_dead_letters(qc: QueueCraft, lake: Lake) -> None:

@@ -341,5 +341,9 @@ async def _holds_dead_letters(qc: QueueCraft, queue: str) -> bool:
     roster = qc._roster  # pyright: ignore[reportPrivateUsage]
     if roster.holds_dead_letters(queue):
         return True
-    told = (await qc.admin.topology()).dead_letters
-    return any(target == queue for _, target in told)
+    told = await qc.admin.topology()
+    # Bound to events, it is a tap: what waits for another try may go by there as a dead letter.
+    events = qc.settings.exchange
+    if any(to == queue and binding.exchange.name == events for binding, to in told.bindings):
+        return False
+    return any(target == queue for _, target in told.dead_letters)
