@@ -76,6 +76,14 @@ async def test_a_release_waits_for_what_a_full_queue_does_not_take_once_more(
     await driver.close()
 
 
+def test_all_that_a_consumer_can_have_given_back_is_known_when_it_comes_again() -> None:
+    (driver,) = drivers(Target("amqp://localhost"))
+    assert isinstance(driver, RabbitDriver)
+    ids = [f"m-{number}" for number in range(65_535)]
+    driver.released(ids)
+    assert all(map(driver.was_released, ids))
+
+
 async def test_a_release_that_cannot_send_again_says_so(
     rabbitmq_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,9 +57,9 @@ from queuecraft.drivers.target import Target
 from queuecraft.model.credentials import Credentials
 from queuecraft.model.errors import PublishError, QueueError, Unroutable
 
-RELEASED: Final = (
-    10_000  # ids of messages we gave back ourselves, so that it is not held against them
-)
+RELEASED: Final = 70_000
+"""Ids of messages we gave back ourselves, so that it is not held against them: more than a consumer
+can hold."""
 TURN: Final = 200  # peeked messages that are decoded before others get their turn
 ELECTION: Final = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds a level of delay may take for its leader
 NOT_NOW: Final = Unknown(QueueError("a level of delay has no leader"))
