@@ -20,12 +20,13 @@ from queuecraft import (
     NoDeadLetter,
     NoRetry,
     QueueCraft,
+    QueueError,
     Redrive,
     Retry,
     fingerprint,
 )
 from queuecraft.clock import Clock
-from queuecraft.drivers.base import Delivery, Outgoing, Queue
+from queuecraft.drivers.base import Delivery, Outgoing, Queue, QueueInfo
 from queuecraft.drivers.local.memory import MemoryDriver
 from queuecraft.drivers.local.subscription import MemorySubscription
 from queuecraft.drivers.rabbitmq.consuming import Arrival
@@ -1235,6 +1236,34 @@ async def test_a_walk_that_is_not_given_everything_says_how_far_it_came(
     assert result.stopped == "only 3 of 10 could be looked at; run it again"
     assert told[-1] == result
     assert await ids(stage.driver, "billing.dlq") == [*(f"m-{n}" for n in range(9)), "last"]
+
+
+async def test_what_the_broker_cannot_count_is_not_taken_for_nothing(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await with_dead_letters(stage.qc, stage.driver, *letters(3))
+    inspect = MemoryDriver.inspect
+
+    async def uncounted(
+        self: MemoryDriver, queues: Sequence[str] | None = None
+    ) -> Sequence[QueueInfo]:
+        return [replace(each, ready=None) for each in await inspect(self, queues)]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryDriver, "inspect", uncounted)
+        for asked in (
+            stage.qc.dead_letters.redrive("billing"),
+            stage.qc.dead_letters.delete("billing"),
+            stage.qc.admin.move("billing.dlq", "billing"),
+        ):
+            with pytest.raises(QueueError, match=r"cannot tell how many .* 'billing\.dlq'"):
+                await asked
+    sparing(monkeypatch, MemoryDriver, 2)
+    walk = asyncio.ensure_future(stage.qc.dead_letters.redrive("billing", where=Filter(error="x")))
+    await stage.clock.settle()
+    monkeypatch.setattr(MemoryDriver, "inspect", uncounted)
+    await stage.clock.advance(1)
+    assert str((await walk).stopped).startswith("only 2 of 3 could be looked at; the broker cannot")
 
 
 async def test_where_what_is_kept_is_in_the_way_it_says_so(

@@ -367,7 +367,7 @@ class Admin:
         meant = self._chooser(where)
         async with self._broker() as broker:
             await broker.info(target, "move")
-            total = (await broker.info(source, "move")).ready or 0
+            total = (await broker.info(source, "move")).counted()
             if where is None and limit is not None:
                 total = min(total, limit)
             moving = Moving(

@@ -116,6 +116,21 @@ class QueueInfo:
     oldest_age: float | None = None  # seconds since the oldest ready message became due
     rates: Mapping[str, float] | None = None  # messages a second, by direction
 
+    def counted(self) -> int:
+        """How many are ready, for one who acts on it. Raises `QueueError` where the broker cannot
+        tell: that is not none.
+
+        >>> QueueInfo(name="billing", ready=3).counted()
+        3
+        """
+        if self.ready is None:
+            raise QueueError(
+                f"the broker cannot tell how many messages are ready in queue {self.name!r}; "
+                "try again when it can",
+                queue=self.name,
+            )
+        return self.ready
+
 
 @dataclass(frozen=True, slots=True)
 class ConsumerInfo:
@@ -240,10 +255,10 @@ class Driver(ABC):
         """The state of the named queues, or of all; a queue that does not exist is left out."""
 
     async def count(self, queue: str) -> int | None:
-        """How many messages are ready in a queue; None if there is no such queue. Asked every few
-        seconds: override it where `inspect` is dear."""
+        """How many messages are ready in a queue; None if there is no such queue. Raises where that
+        cannot be told. Asked every few seconds: override it where `inspect` is dear."""
         for info in await self.inspect([queue]):
-            return info.ready or 0
+            return info.counted()
         return None
 
     @abstractmethod

@@ -91,7 +91,7 @@ class Tap:
         except ConnectionLost as error:
             self._connection.lost(driver, error)
             return False
-        return not any(info.ready or self._is_held(info, driver.traits) for info in infos)
+        return not any(info.ready != 0 or self._is_held(info, driver.traits) for info in infos)
 
     def _is_held(self, info: QueueInfo, traits: Traits) -> bool:
         """Whether another may hold some of it: where the broker does not say how much, whoever

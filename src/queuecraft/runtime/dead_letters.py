@@ -40,7 +40,7 @@ class _Place:
 
     async def total(self) -> int:
         infos = await self.driver.inspect([self.queue])
-        return (infos[0].ready or 0) if infos else 0
+        return infos[0].counted() if infos else 0
 
     async def others(self, *named: str) -> dict[str, QueueInfo]:
         """The other queues: those the broker tells of, and any that somebody names."""

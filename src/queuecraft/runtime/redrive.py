@@ -318,7 +318,12 @@ async def judged(state: Redrive, sweep: Sweep, driver: Driver, queue: str) -> Re
     messages that it did not give out. What others have taken meanwhile is not missed."""
     if not sweep.starved:
         return state
-    waiting = await driver.count(queue) or 0
+    try:
+        waiting = await driver.count(queue) or 0
+    except ConnectionLost:
+        raise
+    except QueueError as error:
+        return replace(state, stopped=_looked_at(state, error.message))
     if not driver.traits.tells_held:
         waiting -= sweep.held
     if waiting <= 0:
@@ -327,8 +332,11 @@ async def judged(state: Redrive, sweep: Sweep, driver: Driver, queue: str) -> Re
     if driver.traits.partitioned and sweep.held:
         # It reads no further in a partition while too many before that are not done with.
         what += "; if that gets no further, move or delete the oldest first"
-    stopped = f"only {state.seen:,} of {state.total:,} could be looked at; {what}"
-    return replace(state, stopped=stopped)
+    return replace(state, stopped=_looked_at(state, what))
+
+
+def _looked_at(state: Redrive, what: str) -> str:
+    return f"only {state.seen:,} of {state.total:,} could be looked at; {what}"
 
 
 def foretold(state: Redrive, limit: int | None) -> Redrive:
