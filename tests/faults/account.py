@@ -13,7 +13,6 @@ from tests.faults import page
 from tests.faults.job import ENDS, LAST_ATTEMPT
 from tests.faults.page import Line
 
-A_MOMENT: Final = 50_000_000  # nanoseconds from an answer of the system to the line of a process
 LOSSES: Final = ("killing", "died", "freezing", "cut")
 
 
@@ -113,20 +112,6 @@ class Account:
         """When dead letters were sent back."""
         return max((line.at for line in self.lines if line.what == "redriving"), default=0)
 
-    @property
-    def _fooled(self) -> set[str]:
-        """What was published in the moment in which a disk broke. Linux may answer then that a file
-        is on the disk when it is not, to any program: a loop of `pwrite` and `fsync` on ext4, and
-        `trigger_fs_error` beside it, loses what it was at in one run of ten."""
-        (begun, *_), (ended, *_) = (
-            [line.at for line in self.lines if line.what == what] or [0]
-            for what in ("breaking", "broken")
-        )
-        ended += A_MOMENT if ended else 0
-        return {
-            line.id for line in self.lines if line.what == "published" and begun < line.at < ended
-        }
-
     # -- whether it adds up --------------------------------------------------------------------
 
     def check(self, queues: Iterable[QueueInfo], note: str = "") -> None:
@@ -148,7 +133,7 @@ class Account:
     def _lost(self) -> Iterator[str]:
         redriven = self._redriven
         kept = {line.id for line in self.lines if line.what == "dead" and line.at > redriven}
-        if lost := self.ids("published") - self.ids("handled") - kept - self._fooled:
+        if lost := self.ids("published") - self.ids("handled") - kept:
             yield f"published, never handled: {_some(lost)}"
 
     def _out_of_nowhere(self) -> Iterator[str]:

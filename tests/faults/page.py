@@ -26,8 +26,6 @@ What: TypeAlias = Literal[
     "freezing",  # the test is about to stop `victim` for a while
     "dead",  # seen in the dead-letter queue
     "redriving",  # from now on dead letters are sent back, with a clean slate of attempts
-    "breaking",  # a disk is about to be broken
-    "broken",  # it is
 ]
 
 
