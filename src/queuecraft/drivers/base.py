@@ -18,7 +18,7 @@ import msgspec
 
 from queuecraft.failpoints import failpoint
 from queuecraft.model.envelope import NO_HEADERS, Delivery, Outgoing
-from queuecraft.model.errors import ConnectionLost, QueueError
+from queuecraft.model.errors import AlreadySettled, ConnectionLost, QueueError
 from queuecraft.model.naming import MAX_NAME
 from queuecraft.model.queue import EXCHANGE_TYPES, Binding, Exchange, ExchangeType, Queue
 
@@ -74,6 +74,17 @@ class Move(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     delivery: Delivery
     to: Outgoing
+
+
+def stale(delivery: Delivery, broker: str) -> AlreadySettled:
+    """A delivery is to be moved that is not held any more."""
+    return AlreadySettled(
+        "the delivery is no longer held by this consumer",
+        broker=broker,
+        operation="move",
+        queue=delivery.queue,
+        message_id=delivery.sent.id,
+    )
 
 
 @dataclass(frozen=True, slots=True)

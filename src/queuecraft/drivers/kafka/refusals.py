@@ -6,8 +6,8 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-from queuecraft.drivers.base import ConnectionLost, Delivery, Outgoing, Receipt, Rejected, Unknown
-from queuecraft.model.errors import AlreadySettled, PublishError, QueueError
+from queuecraft.drivers.base import ConnectionLost, Outgoing, Receipt, Rejected, Unknown
+from queuecraft.model.errors import PublishError, QueueError
 
 GONE: Final = frozenset(
     {
@@ -101,17 +101,6 @@ def receipt(error: KafkaError, message: Outgoing) -> Receipt:
         message_id=message.id,
     )
     return Unknown(problem) if unknown else Rejected(problem)
-
-
-def stale(delivery: Delivery) -> AlreadySettled:
-    """A delivery is to be moved that is not held any more."""
-    return AlreadySettled(
-        "the delivery is no longer held by this consumer",
-        broker="kafka",
-        operation="move",
-        queue=delivery.queue,
-        message_id=delivery.sent.id,
-    )
 
 
 def no_queue(queue: str, operation: str) -> QueueError:

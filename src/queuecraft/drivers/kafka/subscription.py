@@ -20,12 +20,13 @@ from queuecraft.drivers.base import (
     Receipt,
     Rejected,
     Subscription,
+    stale,
 )
 from queuecraft.drivers.kafka.commits import AGAIN
 from queuecraft.drivers.kafka.holding import Holding
 from queuecraft.drivers.kafka.member import JOINED_WITHIN, SLICE, Member
 from queuecraft.drivers.kafka.origin import traced
-from queuecraft.drivers.kafka.refusals import failure, stale
+from queuecraft.drivers.kafka.refusals import failure
 from queuecraft.drivers.kafka.topology import Reach
 from queuecraft.failpoints import failpoint
 from queuecraft.model.errors import QueueError
@@ -179,7 +180,9 @@ class KafkaSubscription(Subscription):
         if len(ours) == len(moves):
             return receipts
         answers = dict(zip((each.delivery for each in ours), receipts, strict=True))
-        return [answers.get(each.delivery, Rejected(stale(each.delivery))) for each in moves]
+        return [
+            answers.get(each.delivery, Rejected(stale(each.delivery, "kafka"))) for each in moves
+        ]
 
     async def close(self) -> None:
         if self._closing:

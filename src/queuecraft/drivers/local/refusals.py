@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from queuecraft.drivers.base import Delivery, Outgoing, Queue
+from queuecraft.drivers.base import Outgoing, Queue
 from queuecraft.model.errors import (
-    AlreadySettled,
     PublishError,
     QueueError,
     TopologyMismatch,
@@ -80,14 +79,3 @@ def homeless(message: Outgoing) -> QueueError:
 def let_down() -> PublishError:
     """The batch was to be stored whole, and another message of it could not be."""
     return PublishError("another message of the atomic batch was rejected", broker="local")
-
-
-def stale(delivery: Delivery) -> AlreadySettled:
-    """A delivery is to be moved that is not held any more."""
-    return AlreadySettled(
-        "the delivery is no longer held by this consumer",
-        broker="local",
-        operation="move",
-        queue=delivery.queue,
-        message_id=delivery.sent.id,
-    )

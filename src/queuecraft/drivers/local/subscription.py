@@ -17,9 +17,10 @@ from queuecraft.drivers.base import (
     Receipt,
     Rejected,
     Subscription,
+    stale,
 )
 from queuecraft.drivers.local.inbox import Inbox
-from queuecraft.drivers.local.refusals import deleted, stale
+from queuecraft.drivers.local.refusals import deleted
 from queuecraft.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class MemorySubscription(Subscription):
                 ours[move.delivery] = move.to
                 answers.append(None)
             else:
-                answers.append(Rejected(stale(move.delivery)))
+                answers.append(Rejected(stale(move.delivery, "local")))
         sent = await self._driver.send(tuple(ours.values()))
         for delivery, receipt in zip(ours, sent, strict=True):
             if receipt is ACCEPTED:

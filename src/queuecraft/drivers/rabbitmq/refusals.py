@@ -7,9 +7,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-from queuecraft.drivers.base import Delivery
 from queuecraft.drivers.rabbitmq.wire import Closed
-from queuecraft.model.errors import AlreadySettled, QueueError, TopologyMismatch
+from queuecraft.model.errors import QueueError, TopologyMismatch
 
 REFUSED: Final = 403
 NOT_FOUND: Final = 404
@@ -64,17 +63,6 @@ def refusal(error: Closed, operation: str, what: str) -> QueueError:
     else:
         text = f"{said}; ask for something else, or delete {what!r} on the broker"
     return TopologyMismatch(text, broker="rabbitmq", operation=operation, queue=what)
-
-
-def stale(delivery: Delivery) -> AlreadySettled:
-    """A delivery is to be moved that is not held any more."""
-    return AlreadySettled(
-        "the delivery is no longer held by this consumer",
-        broker="rabbitmq",
-        operation="move",
-        queue=delivery.queue,
-        message_id=delivery.sent.id,
-    )
 
 
 def told(error: Closed) -> str:

@@ -22,10 +22,10 @@ from queuecraft.drivers.base import (
     Rejected,
     Subscription,
     Unknown,
+    stale,
 )
 from queuecraft.drivers.rabbitmq.consuming import Arrival, Consuming
 from queuecraft.drivers.rabbitmq.envelope import message_of, parcel
-from queuecraft.drivers.rabbitmq.refusals import stale
 from queuecraft.failpoints import failpoint
 from queuecraft.model.errors import QueueError
 
@@ -131,7 +131,7 @@ class RabbitSubscription(Subscription):
                     ours.setdefault(move.delivery, move)
         sent = await super().move(tuple(ours.values())) if ours else ()
         answers = dict(zip(ours, sent, strict=True))
-        return [answers.pop(m.delivery, Rejected(stale(m.delivery))) for m in moves]
+        return [answers.pop(m.delivery, Rejected(stale(m.delivery, "rabbitmq"))) for m in moves]
 
     async def close(self) -> None:
         self._driver.forget(self)

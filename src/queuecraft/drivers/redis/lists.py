@@ -12,11 +12,11 @@ from queuecraft.drivers.base import (
     Receipt,
     Rejected,
     Subscription,
+    stale,
 )
 from queuecraft.drivers.redis import scripts
 from queuecraft.drivers.redis.client import Argument, Script
 from queuecraft.drivers.redis.envelope import decode
-from queuecraft.drivers.redis.refusals import stale
 from queuecraft.drivers.redis.subscription import RedisSubscription
 from queuecraft.model.errors import QueueError
 
@@ -92,7 +92,7 @@ class ForgetfulSubscription(ListSubscription):
         ours = [move for move in first if move.delivery in self.held]
         receipts = await Subscription.move(self, ours)
         answers = {m.delivery: each for m, each in zip(ours, receipts, strict=True)}
-        return [answers.pop(m.delivery, Rejected(stale(m.delivery))) for m in moves]
+        return [answers.pop(m.delivery, Rejected(stale(m.delivery, "redis"))) for m in moves]
 
     async def close(self) -> None:
         try:

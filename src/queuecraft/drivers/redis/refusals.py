@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from queuecraft.drivers.base import ConnectionLost, Delivery, Outgoing
+from queuecraft.drivers.base import ConnectionLost, Outgoing
 from queuecraft.drivers.redis.client import RedisError
-from queuecraft.model.errors import AlreadySettled, PublishError, QueueError, Unroutable
+from queuecraft.model.errors import PublishError, QueueError, Unroutable
 
 # Another connection, perhaps to another host, can do what this one cannot.
 _ELSEWHERE: Final = (
@@ -96,14 +96,3 @@ def unstored(message: Outgoing, text: str) -> PublishError:
     """The server has refused a message, and says why."""
     error = refusal(RedisError(text), "send")
     return PublishError(error.message, broker="redis", queue=message.queue, message_id=message.id)
-
-
-def stale(delivery: Delivery) -> AlreadySettled:
-    """A delivery is to be moved that is not held any more."""
-    return AlreadySettled(
-        "the delivery is no longer held by this consumer",
-        broker="redis",
-        operation="move",
-        queue=delivery.queue,
-        message_id=delivery.sent.id,
-    )

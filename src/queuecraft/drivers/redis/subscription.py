@@ -18,10 +18,11 @@ from queuecraft.drivers.base import (
     Rejected,
     Subscription,
     Unknown,
+    stale,
 )
 from queuecraft.drivers.redis.client import Argument, Client, RedisError, Script
 from queuecraft.drivers.redis.envelope import encode
-from queuecraft.drivers.redis.refusals import refusal, stale
+from queuecraft.drivers.redis.refusals import refusal
 from queuecraft.drivers.redis.sending import BY_HEADERS, fault_of, receipt
 from queuecraft.failpoints import failpoint
 from queuecraft.model.errors import AlreadySettled
@@ -127,7 +128,7 @@ class RedisSubscription(Subscription):
         self.look_again()
         failpoint("move.after_ack")
         # The same delivery twice can be moved but once.
-        return [answers.pop(m.delivery, Rejected(stale(m.delivery))) for m in moves]
+        return [answers.pop(m.delivery, Rejected(stale(m.delivery, "redis"))) for m in moves]
 
     async def close(self) -> None:
         if self.closed:
@@ -200,7 +201,7 @@ class RedisSubscription(Subscription):
                 sending.wants_headers(to)
                 again[delivery] = to
             elif letter == STALE:
-                receipts[delivery] = Rejected(stale(delivery))
+                receipts[delivery] = Rejected(stale(delivery, "redis"))
             else:
                 receipts[delivery] = receipt(to, letter, fault)
         return receipts | (await self.move_held(again) if again else {})

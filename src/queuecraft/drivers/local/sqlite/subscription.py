@@ -19,8 +19,9 @@ from queuecraft.drivers.base import (
     Receipt,
     Rejected,
     Subscription,
+    stale,
 )
-from queuecraft.drivers.local.refusals import deleted, stale
+from queuecraft.drivers.local.refusals import deleted
 from queuecraft.drivers.local.sqlite import leases
 from queuecraft.drivers.local.sqlite.catalogue import Place
 from queuecraft.drivers.local.sqlite.record import decode
@@ -135,7 +136,7 @@ class SqliteSubscription(Subscription):
         receipts: list[Receipt] = []
         for move in moves:  # the same delivery twice can be moved but once
             receipt = answers.pop(move.delivery, None)
-            receipts.append(Rejected(stale(move.delivery)) if receipt is None else receipt)
+            receipts.append(Rejected(stale(move.delivery, "local")) if receipt is None else receipt)
         return receipts
 
     async def close(self) -> None:
