@@ -16,6 +16,12 @@ from collections.abc import AsyncGenerator
 from functools import partial
 from pathlib import Path
 
+import pytest
+
+from queuecraft.drivers.base import ACCEPTED, ConnectionLost, Outgoing, Queue
+from queuecraft.drivers.local.sqlite import SqliteDriver
+from queuecraft.drivers.local.sqlite.filesystem import Filesystem
+from tests.faults.job import QUEUE
 from tests.faults.nursery import Nursery
 from tests.faults.process import Process
 from tests.faults.scene import Broker, Scene
@@ -84,6 +90,31 @@ async def full(folder: Path) -> None:
             (disk / "filler").unlink()
         await at_work(scene, [*publishers, *workers])
         await end(scene)
+
+
+async def known(folder: Path) -> None:
+    """The disk breaks, and whoever asks knows it, before anything else is refused."""
+    disk = folder / "disk"
+    disk.mkdir()
+    image = Image(folder / "image", disk)
+    image.mount()
+    file = disk / "queue.db"
+    driver, filesystem = SqliteDriver(file), Filesystem(file)
+    await driver.open()
+    await driver.declare(Queue(QUEUE))
+    assert await driver.send([Outgoing(b"", "m-1", queue=QUEUE)]) == [ACCEPTED]
+    filesystem.open()
+    assert filesystem.still_writes()
+    image.fail()
+    assert not filesystem.still_writes()
+    filesystem.close()
+    await driver.close()
+    await driver.open()  # to look at what is there
+    assert [each.ready for each in await driver.inspect()] == [1]
+    with pytest.raises(ConnectionLost):
+        await driver.send([Outgoing(b"", "m-2", queue=QUEUE)])
+    await driver.close()
+    image.unmount()
 
 
 async def broken(folder: Path) -> None:
@@ -171,7 +202,7 @@ def run(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-STORIES = {"full": full, "broken": broken}
+STORIES = {"full": full, "known": known, "broken": broken}
 
 if __name__ == "__main__":
     asyncio.run(STORIES[sys.argv[1]](Path(sys.argv[2])))

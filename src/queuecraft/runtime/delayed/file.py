@@ -31,7 +31,8 @@ class OwnFile:
 
     def close(self) -> None:
         """Let go of the file."""
-        self._connection.close()
+        self._database.disconnect(self._connection)
+        self._database.close()
 
 
 class OwnFileStore(SqliteDelayedStore):

@@ -97,16 +97,17 @@ def delete_rest(connection: apsw.Connection, place: Place) -> None:
     connection.execute("DELETE FROM delayed WHERE queue = ?", (place.number,))
 
 
-def shrink(connection: apsw.Connection) -> None:
+def shrink(database: Database, connection: apsw.Connection) -> None:
     """Give the disk back what a backlog has taken, once the file is nearly empty: then it is made
     anew in a moment. Page by page, beside the traffic, took most of the throughput."""
     free: int = value(connection, "PRAGMA freelist_count")
     if free > SLACK and value(connection, "PRAGMA page_count") - free < LITTLE:
+        database.believe()
         try:
             connection.execute("VACUUM")
-            rows(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
         except (apsw.BusyError, apsw.LockedError, apsw.FullError):
-            pass  # another time
+            return  # another time
+        database.copy_back(connection, "TRUNCATE")
 
 
 async def after_restart(database: Database, connection: apsw.Connection) -> None:

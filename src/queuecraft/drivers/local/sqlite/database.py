@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import random
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeVar
 import apsw
 
 from queuecraft.drivers.base import ConnectionLost
+from queuecraft.drivers.local.sqlite.filesystem import REMOTE, Filesystem
 from queuecraft.drivers.local.sqlite.schema import APPLICATION_ID, MIGRATIONS
 from queuecraft.failpoints import failpoint
 from queuecraft.model.errors import ConfigError, QueueError
@@ -24,14 +25,14 @@ R = TypeVar("R")
 PATIENCE: Final = 10.0  # seconds another process may hold the file before it counts as out of reach
 CHECKPOINT: Final = 4000  # pages in the log before they are copied back: 16 MB
 LOG_KEPT: Final = 64 * 1024 * 1024  # bytes of the log that stay allocated between checkpoints
-BESIDE: Final = 64 * 1024  # bytes that must be free for the index of the log
-_REMOTE = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ceph", "lustre", "afs", "fuse.sshfs", "glusterfs"}
-)
 
 
 class CommitUnknown(ConnectionLost):
     """The disk failed while a transaction was made durable: it may be there after a restart."""
+
+
+class Synced(apsw.Connection):
+    """What is committed here has to be on the disk."""
 
 
 class Database:
@@ -39,32 +40,55 @@ class Database:
     giving up the event loop, and only waiting for another process's turn gives it up."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        # One name for one file, by whatever link it is found: the others are beside that.
+        self.path = Path(os.path.realpath(path))
+        self._filesystem = Filesystem(self.path)
         self._inode: tuple[int, int] | None = None
+        self._pages = 0  # in the log
+        self._due = CHECKPOINT  # pages with which it is to be copied back
+        self._copied = 0  # pages of it that were
 
     def connect(self, *, synchronous: Literal["FULL", "NORMAL"]) -> apsw.Connection:
         """Open the file, making or upgrading it where needed."""
         self._check_place()
         _make_private(self.path)
         try:
-            connection = apsw.Connection(str(self.path))
+            connection = (Synced if synchronous == "FULL" else apsw.Connection)(str(self.path))
         except apsw.Error as error:
             raise self.explain(error, "open") from error
         try:
+            # By itself SQLite would copy the log back in the middle of a commit, and when the last
+            # connection goes: before anybody can ask whether all of it is really on the disk.
+            connection.set_wal_hook(self._logged)
             connection.set_busy_timeout(int(PATIENCE * 1000))
             self._check_ours(connection)
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             connection.execute(f"PRAGMA synchronous={synchronous}")
-            connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT}")
             connection.execute(f"PRAGMA journal_size_limit={LOG_KEPT}")
             connection.set_busy_timeout(0)
+            self._filesystem.open()
             self._inode = self._inode or _inode(self.path)
         except apsw.Error as error:
-            connection.close()
+            self.disconnect(connection)
             raise self.explain(error, "open") from error
+        except OSError as error:
+            self.disconnect(connection)
+            raise self._unopened(error) from error
         except BaseException:
-            connection.close()
+            self.disconnect(connection)
             raise
         return connection
+
+    def disconnect(self, connection: apsw.Connection) -> None:
+        """Close a connection. The last one takes the log into the file, if it is on the disk."""
+        with suppress(apsw.ConnectionClosedError):
+            if self._filesystem.sync():
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+            connection.close()
+
+    def close(self) -> None:
+        """Let go of the file, after the connections."""
+        self._filesystem.close()
 
     async def write(
         self, connection: apsw.Connection, operation: str, work: Callable[[apsw.Connection], R]
@@ -115,11 +139,36 @@ class Database:
         except (apsw.Error, UnicodeDecodeError) as error:
             raise self.explain(error, operation) from error
 
+    def believe(self) -> None:
+        """Ask whether what was written is there, and what is written will be."""
+        if not self._filesystem.still_writes():
+            raise apsw.ReadOnlyError("the file system has failed")
+
+    def copy_back(
+        self, connection: apsw.Connection, mode: Literal["PASSIVE", "TRUNCATE"] = "PASSIVE"
+    ) -> None:
+        """Take the log into the file, as far as nobody reads it, so that it can start anew. A file
+        that knew half of what a lost log knew would be damaged, so the log is synced first and its
+        disk asked; what others add to it in that moment, SQLite syncs alone."""
+        if not self._filesystem.sync():
+            return
+        try:
+            ((busy, _, copied),) = rows(connection, f"PRAGMA wal_checkpoint({mode})")
+        except apsw.Error:
+            return  # there will be another time
+        # Others may have written meanwhile: then there is more to copy, and the next commit sees to
+        # it. If there was no getting on, a reader is in it, and to sync each time would be in vain.
+        stuck = not busy and copied == self._copied
+        self._due = self._pages + CHECKPOINT if stuck else CHECKPOINT
+        self._copied = copied
+
     def explain(self, error: apsw.Error | UnicodeDecodeError, operation: str) -> QueueError:
         """What a person can do about an error of the file."""
         path = str(self.path)
         kind: type[ConnectionLost | ConfigError] = ConnectionLost
-        if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and self._full()):
+        if isinstance(error, apsw.FullError) or (
+            isinstance(error, apsw.IOError) and self._filesystem.is_full()
+        ):
             text = f"the disk that holds {path!r} is full; free some space"
         elif isinstance(error, apsw.BusyError | apsw.LockedError):
             text = f"another process has held {path!r} for {PATIENCE:g} s; end its transaction"
@@ -148,21 +197,27 @@ class Database:
     ) -> R:
         committing = False
         try:
+            # Before anything is written: it might be over what was copied back, and is not there.
+            self.believe()
             result = work(connection)
             failpoint(f"{operation}.before_commit")
             committing = True
             connection.execute("COMMIT")
+            if isinstance(connection, Synced):
+                self.believe()
         except BaseException as error:
             self._roll_back(connection)
             if not isinstance(error, apsw.Error | UnicodeDecodeError):
                 raise
             if isinstance(error, apsw.FullError):
-                self._make_room(connection)
+                self.copy_back(connection)  # the log cannot grow: let it start anew
             explained = self.explain(error, operation)
             # What was written without being synced may be found, whole, after a power cut.
-            if committing and isinstance(error, apsw.IOError):
+            if committing and isinstance(error, apsw.IOError | apsw.ReadOnlyError):
                 raise CommitUnknown(explained.message, broker="local") from error
             raise explained from error
+        if self._pages >= self._due:
+            self.copy_back(connection)
         failpoint(f"{operation}.after_commit")
         return result
 
@@ -187,20 +242,11 @@ class Database:
                     raise
             sleep(0.005)
 
-    def _full(self) -> bool:
-        """Whether there is no room for what SQLite needs beside the file."""
-        try:
-            return shutil.disk_usage(self.path.parent).free < BESIDE
-        except OSError:
-            return False
-
-    def _make_room(self, connection: apsw.Connection) -> None:
-        """On a full disk the log cannot grow: copied back into the file, it starts anew, and acks
-        can go on."""
-        try:
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-        except apsw.Error:
-            pass
+    def _logged(self, _: apsw.Connection, __: str, pages: int) -> int:
+        if pages < self._pages:  # it has started anew
+            self._due, self._copied = CHECKPOINT, 0
+        self._pages = pages
+        return apsw.SQLITE_OK
 
     def _roll_back(self, connection: apsw.Connection) -> None:
         try:
@@ -209,17 +255,19 @@ class Database:
         except apsw.Error:
             pass  # the first error tells more
 
+    def _unopened(self, error: OSError) -> ConnectionLost:
+        advice = "see to its name and to the permissions of its folder"
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            advice = "let the process have more files open (ulimit -n)"
+        text = f"{str(self.path)!r} cannot be opened ({error.strerror}); {advice}"
+        return ConnectionLost(text, broker="local", operation="open")
+
     def _check_place(self) -> None:
         folder = self.path.parent
         try:
             exists, is_folder = folder.is_dir(), self.path.is_dir()
         except OSError as error:  # no permission to look, or a name too long
-            raise ConnectionLost(
-                f"{str(self.path)!r} cannot be opened ({error.strerror}); see to its name and to "
-                "the permissions of its folder",
-                broker="local",
-                operation="open",
-            ) from error
+            raise self._unopened(error) from error
         if not exists:
             raise ConfigError(
                 f"the folder {str(folder)!r} does not exist; make it first, or give another path",
@@ -229,8 +277,8 @@ class Database:
             raise ConfigError(
                 f"{str(self.path)!r} is a folder; give the path of a file", broker="local"
             )
-        kind = _filesystem(folder)
-        if kind in _REMOTE:
+        kind = self._filesystem.kind()
+        if kind in REMOTE:
             raise ConfigError(
                 f"{str(self.path)!r} is on a network filesystem ({kind}), where processes cannot "
                 "share a file safely; use a local disk",
@@ -255,6 +303,8 @@ class Database:
                 broker="local",
             )
         connection.execute("PRAGMA synchronous=FULL")
+        self.read(connection, "open", _identity)  # now there is a log
+        self._filesystem.open()
 
         def upgrade(connection: apsw.Connection) -> None:
             application, version = _identity(connection)  # another process may have been faster
@@ -315,21 +365,3 @@ def _inode(path: Path) -> tuple[int, int] | None:
 
 def _identity(connection: apsw.Connection) -> tuple[int, int]:
     return value(connection, "PRAGMA application_id"), value(connection, "PRAGMA user_version")
-
-
-def _filesystem(folder: Path) -> str | None:
-    """The type of the filesystem, where the system tells."""
-    try:
-        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
-        place = folder.resolve()
-    except OSError:
-        return None
-    best, kind = -1, None
-    for line in mounts.splitlines():
-        fields = line.split(" ")
-        if len(fields) < 3:
-            continue
-        mounted = fields[1].replace("\\040", " ")
-        if place.is_relative_to(mounted) and len(mounted) >= best:
-            best, kind = len(mounted), fields[2]
-    return kind

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
@@ -63,11 +62,9 @@ class SqliteDriver(Driver):
     def __init__(self, path: Path, clock: Clock | None = None) -> None:
         self._clock = clock or Clock()
         self._now = self._clock.now
-        # One name for one file, by whatever link it is found: beside it the sockets are looked for.
-        path = Path(os.path.realpath(path))
         self._database = Database(path)
         self._catalogue = Catalogue()
-        self._bell = Bell(path.with_name(path.name + "-wake"))
+        self._bell = Bell(Path(f"{self._database.path}-wake"))
         self._suspects = Suspects(self._clock, self._bell)
         self._publishing: apsw.Connection | None = None
         self._consuming: apsw.Connection | None = None
@@ -114,8 +111,9 @@ class SqliteDriver(Driver):
             self._bell.close()
             for connection in (self._publishing, self._consuming):
                 if connection is not None:
-                    connection.close()
+                    self._database.disconnect(connection)
             self._publishing = self._consuming = None
+            self._database.close()
 
     # -- what is declared ----------------------------------------------------------------------
 
@@ -429,7 +427,7 @@ class SqliteDriver(Driver):
         try:
             if missing := self._missing():
                 self._start(self._bury(missing))
-            contents.shrink(self._consuming)
+            contents.shrink(self._database, self._consuming)
             version = value(self._consuming, "PRAGMA data_version")
         except (QueueError, apsw.Error):
             return  # whoever uses the connection next meets the same, and can say so

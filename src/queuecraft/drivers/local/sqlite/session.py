@@ -59,7 +59,7 @@ class Session:
 
     def _close(self) -> None:
         if self._connection is not None:
-            self._connection.close()
+            self._database.disconnect(self._connection)
 
 
 def known(connection: apsw.Connection) -> dict[str, float]:
