@@ -57,7 +57,7 @@ class Admission:
             reason = EXPIRED
         if reason is not None:
             settler.settle(delivery, at_the_end(policy, reason), attempt)
-            consumer.depart([slot])
+            consumer.departures.depart([slot])
             return None
         call = self._find(delivery)
         if call is None:
@@ -69,10 +69,10 @@ class Admission:
                 policy, attempt, NO_HANDLER, Failure("NoHandler", what), chance=self._clock.chance()
             )
             slot.again = consumer.fail(delivery, settler, outcome, attempt)
-            consumer.depart([slot])
+            consumer.departures.depart([slot])
             return None
         if self._suspect(delivery) and not await consumer.be_alone(slot, settler):
-            await consumer.put_back(slot, delivery, slot.settler or settler)
+            await consumer.departures.put_back(slot, delivery, slot.settler or settler)
             return None
         if policy.ack_timeout is not None:
             consumer.deadlines.start(slot, delivery, policy.ack_timeout)
@@ -110,7 +110,7 @@ class Admission:
             return False
         if self._counted and not delivery.redeliveries:
             return False  # another message with the same id
-        if orphans.wait(delivery, partial(consumer.run_ended, delivery, settler)):
+        if orphans.wait(delivery, partial(consumer.departures.run_ended, delivery, settler)):
             consumer.intake.wait_behind(delivery)
             return True
         if orphans.adopt(delivery):

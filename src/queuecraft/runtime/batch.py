@@ -59,7 +59,7 @@ class Batch:
                 raise ConnectionLost("the connection broke before the batch was begun")
             if consumer.intake.stopped or any(each.settler is not settler for each in slot.all):
                 # As everything that has not begun; and others have some of it by now.
-                consumer.put_back_batch(slot)
+                consumer.departures.put_back_batch(slot)
                 slot.by_hand = True
                 return
             if (limit := consumer.policy.ack_timeout) is not None:

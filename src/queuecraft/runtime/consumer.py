@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from queuecraft.clock import Clock
@@ -27,6 +26,7 @@ from queuecraft.runtime.connection import Connection
 from queuecraft.runtime.counters import Counters
 from queuecraft.runtime.crew import LAST_WORDS, Crew
 from queuecraft.runtime.deadlines import Deadlines
+from queuecraft.runtime.departures import Departures
 from queuecraft.runtime.errands import Errands
 from queuecraft.runtime.facts import Facts
 from queuecraft.runtime.handler import Call
@@ -35,23 +35,12 @@ from queuecraft.runtime.options import policy_for
 from queuecraft.runtime.orphans import Orphans
 from queuecraft.runtime.router import Router
 from queuecraft.runtime.runner import Runner
-from queuecraft.runtime.settle import End, Settler, failures
+from queuecraft.runtime.settle import Settler, failures
 from queuecraft.runtime.slot import Slot
 from queuecraft.runtime.tally import Tally
 
 HELD = 1200.0  # seconds it may wait here again and again: RabbitMQ takes back after 1800
 ALONE_WITHIN = 30.0  # seconds a message waits for its neighbours to end; one may never do so
-
-
-@dataclass(slots=True)
-class Turn:
-    """What was handled, and has yet to make room for the next of its key."""
-
-    delivery: Delivery
-    settler: Settler
-    again: float | None  # failed: when to try again, in its own lane
-    follows: bool  # another of its key was before it in the same batch
-    end: asyncio.Future[End] | None  # it is to be a dead letter
 
 
 class Consumer:
@@ -88,7 +77,7 @@ class Consumer:
         self.intake = Intake(
             queue, connection, counters, facts, clock, self, prefetch=prefetch, ordered=ordered
         )
-        self._ending: dict[Delivery, Turn] = {}
+        self.departures = Departures(self)
         self.wary = False  # after a lost connection every delivery is looked at closely
         self.tally = Tally(name, queue.name, counters, facts, clock)
         traits = connection.traits
@@ -135,7 +124,7 @@ class Consumer:
     @property
     def _begun(self) -> list[Delivery]:
         """What is being handled, or leaves only once it is a dead letter."""
-        return [*(delivery for _, delivery in self._at_work), *self._ending]
+        return [*(delivery for _, delivery in self._at_work), *self.departures.waiting]
 
     @property
     def paused(self) -> str | None:
@@ -217,7 +206,7 @@ class Consumer:
         await self.errands.done()
         await self.flush_now(settler)
         # All of that has its end by now, which is told in the next turns of the loop.
-        while self._ending:  # noqa: ASYNC110
+        while self.departures.waiting:  # noqa: ASYNC110
             await asyncio.sleep(0)
         await self.errands.done()
 
@@ -239,7 +228,7 @@ class Consumer:
             if each.delivery is None or each.settler is None:
                 continue
             if not each.open or each.settler is not self.intake.settler:
-                self.depart([each])
+                self.departures.depart([each])
             elif each.follows and self.intake.lanes is not None:
                 self.intake.lanes.rejoin(each.delivery)
             else:
@@ -260,116 +249,10 @@ class Consumer:
         )
         for each in slot.rest:
             self.deadlines.ended(each)
-        self.depart(slot.all)
+        self.departures.depart(slot.all)
         slot.rest = {}
         self.crew.replace(slot)
         self.intake.unclaim(slot)
-
-    # -- the end of a run ----------------------------------------------------------------------
-
-    def depart(self, handled: Sequence[Slot]) -> None:
-        """What was handled together has had its turn, and the next of its keys may go. What is to
-        be a dead letter is waited for: should it not become one, it comes again before what is
-        behind it."""
-        lanes = self.intake.lanes
-        turns: list[Turn] = []
-        for each in reversed(handled):  # so that of one key those that come again wait in order
-            assert each.delivery is not None
-            assert each.settler is not None
-            if lanes is None and not each.settler.void:
-                continue  # it is in nobody's way
-            if lanes is not None and each.again is not None and not each.settler.void:
-                lanes.failed(each.delivery, each.again)
-            end = each.settler.ending.get(each.delivery)
-            turns.append(Turn(each.delivery, each.settler, each.again, each.follows, end))
-        ends = [turn.end for turn in turns if turn.end is not None and not turn.end.done()]
-        if ends:
-            self._ending.update((turn.delivery, turn) for turn in turns)
-            asyncio.gather(*ends).add_done_callback(lambda _: self._leave_later(turns))
-        else:
-            for turn in turns:
-                self._leave(turn)
-
-    def _leave_later(self, turns: Sequence[Turn]) -> None:
-        for turn in turns:
-            self._leave(turn)
-            self._ending.pop(turn.delivery, None)
-        self.intake.nudge()
-
-    def _leave(self, turn: Turn) -> None:
-        intake = self.intake
-        delivery, settler, again, follows = turn.delivery, turn.settler, turn.again, turn.follows
-        settler.ending.pop(delivery, None)
-        end = None if turn.end is None else turn.end.result()
-        if settler.void or end == "elsewhere":
-            self._comes_again(delivery, follows)
-        elif end == "here" or (again is not None and intake.stopped):
-            _ = self._hand_back(delivery, settler, follows)
-        elif again is not None:
-            if follows and intake.lanes is not None:
-                intake.lanes.rejoin(delivery)
-            else:
-                intake.wait(delivery, again)
-        elif follows:
-            intake.part(delivery)
-        else:
-            intake.leave(delivery)
-
-    def put_back_batch(self, slot: Slot) -> None:
-        """A batch that was not full is not to begin now: the broker keeps it."""
-        if self.intake.lanes is not None:
-            _ = self.give_back()  # what is behind it must not begin before it is back
-        settler, mine = slot.settler, list[Delivery]()
-        for each in reversed(slot.all):
-            assert each.delivery is not None
-            assert each.settler is not None
-            if not each.settler.void:  # else others have it by now
-                settler = each.settler
-                mine.insert(0, each.delivery)
-            self._comes_again(each.delivery, each.follows)
-        slot.rest = {}
-        self.intake.returning()
-        _ = self.errands.start(self._return(settler, mine))
-
-    async def put_back(self, slot: Slot, delivery: Delivery, settler: Settler) -> None:
-        """A delivery cannot have its turn now: the broker keeps it."""
-        slot.by_hand = True  # whoever is given it meanwhile need not be told of it again
-        await asyncio.shield(self.errands.start(self.release(settler, [delivery])))
-        self._comes_again(delivery, follows=False)
-
-    def _hand_back(
-        self, delivery: Delivery, settler: Settler, follows: bool = False
-    ) -> asyncio.Task[None]:
-        """A delivery is to come again, and nothing is to begin now: its turn comes where the queue
-        is consumed next, or here after a resume."""
-        intake = self.intake
-        if intake.lanes is not None:
-            _ = self.give_back()  # a runner that has fallen left its followers where they were
-        self._comes_again(delivery, follows)
-        intake.returning()  # should it be resumed at once, what is behind must not come first
-        intake.stir()  # or if it is received just now
-        return self.errands.start(self._return(settler, [delivery]))
-
-    def _comes_again(self, delivery: Delivery, follows: bool) -> None:
-        self.orphans.finished(delivery, success=False)  # its redelivery may wait for this
-        if follows:
-            self.intake.part(delivery, settled=False)
-        else:
-            self.intake.leave(delivery, settled=False)
-
-    def run_ended(self, delivery: Delivery, settler: Settler, success: bool) -> None:
-        """The run on a lost connection is over, and its message has come again meanwhile."""
-        if settler.void or not self.intake.waits_behind(delivery):
-            return  # lost or given back itself: the next one will do
-        if success and self.orphans.adopt(delivery):
-            settler.settle(delivery, Acked(), 1)
-            self.intake.leave(delivery)
-            _ = self.errands.start(self.flush_now(settler))
-            self.intake.nudge()
-        elif self.intake.stopped:
-            _ = self._hand_back(delivery, settler)
-        else:
-            self.intake.put(delivery)
 
     # -- deciding ------------------------------------------------------------------------------
 
@@ -418,7 +301,7 @@ class Consumer:
         if intake.lanes is not None:
             intake.lanes.postponed(delivery, again)
         if intake.stopped:
-            _ = self._hand_back(delivery, settler)
+            self.departures.hand_back(delivery, settler)
         elif intake.lanes is None and (
             asked.seconds > WAITS_HERE or intake.waited(delivery) > HELD
         ):
@@ -480,7 +363,13 @@ class Consumer:
     def give_back(self) -> asyncio.Task[None]:
         """Release everything that no handler has begun on."""
         rest = self.intake.take_back(self._begun)
-        return self.errands.start(self._return(self.intake.settler, rest))
+        return self.send_back(self.intake.settler, rest)
+
+    def send_back(
+        self, settler: Settler | None, deliveries: Sequence[Delivery]
+    ) -> asyncio.Task[None]:
+        """Release some, and let those go on who wait for that."""
+        return self.errands.start(self._return(settler, deliveries))
 
     async def _return(self, settler: Settler | None, rest: Sequence[Delivery]) -> None:
         try:
@@ -538,7 +427,7 @@ class Consumer:
         gone = set(deliveries)
         if rest := self.intake.drop(gone.difference(self._begun)):
             self.intake.returning()  # and once it is back, whoever had no room for more is woken
-            _ = self.errands.start(self._return(settler, rest))
+            _ = self.send_back(settler, rest)
         for slot in self.slots:
             if slot.filling and any(each.delivery in gone for each in slot.all):
                 slot.filling = False
@@ -557,7 +446,7 @@ class Consumer:
                 settler.held -= 1
                 self.wary = True
                 self.orphans.started(delivery)
-        for turn in self._ending.values():
+        for turn in self.departures.waiting.values():
             if turn.delivery in gone and turn.again is not None:
                 turn.settler = parted
                 settler.held -= 1

@@ -177,7 +177,7 @@ class Runner:
             self._consumer.deadlines.ended(each.delivery)
         if slot.abandoned:
             return False
-        self._consumer.depart(slot.all)
+        self._consumer.departures.depart(slot.all)
         # The cancellation of a late handler is over with it; another one may be meant for us.
         goes_on = not slot.lapsed or slot.task is None or slot.task.uncancel() == 0
         slot.forget()
