@@ -35,7 +35,9 @@ def overtaken(account: Account) -> list[str]:
 
 
 def worker(scene: Scene) -> Process:
-    return scene.start("ordered", WorkerOptions, concurrency=8, prefetch=40, pace=0.02)
+    process = scene.start("ordered", WorkerOptions, concurrency=8, prefetch=40, pace=0.02)
+    scene.page.write("joining", victim=process.pid)
+    return process
 
 
 async def publish(scene: Scene) -> None:
