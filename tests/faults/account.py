@@ -93,24 +93,18 @@ class Account:
 
     @property
     def _begun_anew(self) -> list[Line]:
-        """Runs of an attempt that has failed in a worker which was stopped before its retry, or
-        gave the key to one that came later: where order is kept, a retry waits in its worker, and
-        who gets the key after it knows of no failures."""
+        """Runs of an attempt that has failed in a worker which was stopped before its retry: where
+        order is kept, a retry waits in its worker, and who comes after it knows of no failures."""
         stopping: set[int] = set()
-        joined: dict[int, int] = {}
         failed: dict[tuple[str, int], int] = {}
         anew: list[Line] = []
         for line in self.lines:
             if line.what == "stopping":
                 stopping.add(line.victim)
-            elif line.what == "joining":
-                joined[line.victim] = line.at
             elif line.what == "failed":
                 failed[line.id, line.attempt] = line.pid
-            elif line.what == "started" and (line.id, line.attempt) in failed:
-                before = failed[line.id, line.attempt]
-                if before in stopping or joined.get(before, line.at) < joined.get(line.pid, 0):
-                    anew.append(line)
+            elif line.what == "started" and failed.get((line.id, line.attempt)) in stopping:
+                anew.append(line)
         return anew
 
     @property

@@ -23,7 +23,6 @@ What: TypeAlias = Literal[
     "killing",  # the test is about to kill `victim`: until now it lived
     "died",  # `victim` was found dead, by its own hand
     "stopping",  # the test is about to stop `victim`, which keeps the order of keys
-    "joining",  # `victim`, which keeps the order of keys, comes; Kafka takes keys from others
     "freezing",  # the test is about to stop `victim` for a while
     "dead",  # seen in the dead-letter queue
     "redriving",  # from now on dead letters are sent back, with a clean slate of attempts

@@ -239,23 +239,6 @@ def test_what_failed_in_an_ordered_worker_that_stops_begins_anew_elsewhere() -> 
     assert Account(story.lines, atomic_moves=False).copies == 0
 
 
-def test_what_failed_in_an_ordered_worker_begins_anew_in_one_that_came_later() -> None:
-    story = Story().published(temper="fails once").then("joining", victim=1).failed(pid=1)
-    story.then("joining", victim=2).failed(pid=2).run(attempt=2, pid=2).check()
-    assert Account(story.lines, atomic_moves=False).copies == 0
-
-
-def test_what_failed_in_an_ordered_worker_does_not_begin_anew_in_one_that_was_there() -> None:
-    story = Story().published(temper="fails once").then("joining", victim=2)
-    story.then("joining", victim=1).failed(pid=1).failed(pid=2).run(attempt=2, pid=2)
-    story.wrong("1 duplicates, at most 0 allowed: a attempt 1")
-
-
-def test_what_was_handled_before_another_came_is_not_to_be_handled_again() -> None:
-    story = Story().published().then("joining", victim=1).run(pid=1)
-    story.then("joining", victim=2).run(pid=2).wrong("1 duplicates, at most 0 allowed: a attempt 1")
-
-
 def test_what_failed_in_a_worker_that_goes_on_does_not() -> None:
     story = Story().published(temper="fails once").failed(pid=1).then("stopping", victim=3)
     story.failed(pid=2).run(attempt=2, pid=2).wrong("1 duplicates, at most 0 allowed: a attempt 1")

@@ -35,9 +35,7 @@ def overtaken(account: Account) -> list[str]:
 
 
 def worker(scene: Scene) -> Process:
-    process = scene.start("ordered", WorkerOptions, concurrency=8, prefetch=40, pace=0.02)
-    scene.page.write("joining", victim=process.pid)
-    return process
+    return scene.start("ordered", WorkerOptions, concurrency=8, prefetch=40, pace=0.02)
 
 
 async def publish(scene: Scene) -> None:
