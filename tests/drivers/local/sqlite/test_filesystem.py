@@ -18,7 +18,7 @@ import apsw
 import pytest
 
 from queuecraft.drivers.base import ACCEPTED, ConnectionLost, Outgoing, Queue, Unknown
-from queuecraft.drivers.local.sqlite import contents, database
+from queuecraft.drivers.local.sqlite import SqliteDriver, contents, database
 from queuecraft.drivers.local.sqlite.filesystem import Filesystem
 from queuecraft.model.errors import ConfigError
 from queuecraft.runtime.delayed.file import OwnFileStore
@@ -26,6 +26,24 @@ from tests.drivers.local.sqlite.conftest import Opener
 from tests.drivers.local.sqlite.file import locked, messages, rows
 
 JOBS = Queue[object]("jobs")
+
+
+@pytest.fixture
+async def driver(open_driver: Opener) -> SqliteDriver:
+    driver = await open_driver()
+    await driver.declare(JOBS)
+    return driver
+
+
+@pytest.fixture
+def short_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for before the driver: its log is copied back when it has 20 pages."""
+    monkeypatch.setattr(database, "CHECKPOINT", 20)
+
+
+async def fill(driver: SqliteDriver, count: int) -> None:
+    for n in range(count):
+        await driver.send(messages("jobs", f"m-{n}"))
 
 
 class Disk:
@@ -48,10 +66,8 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 @pytest.mark.parametrize("error", [errno.EROFS, errno.EIO])
 async def test_what_a_disk_confirms_while_it_breaks_is_not_confirmed_to_the_publisher(
-    open_driver: Opener, disk: Disk, error: int
+    driver: SqliteDriver, disk: Disk, error: int
 ) -> None:
-    driver = await open_driver()
-    await driver.declare(JOBS)
     assert await driver.send(messages("jobs", "a")) == [ACCEPTED]
     asked = iter([False, True])  # before the first write, and after the commit
     disk.error, disk.broken = error, lambda: next(asked)
@@ -65,10 +81,8 @@ async def test_what_a_disk_confirms_while_it_breaks_is_not_confirmed_to_the_publ
 
 
 async def test_nothing_is_written_to_a_disk_that_has_broken(
-    open_driver: Opener, disk: Disk
+    open_driver: Opener, driver: SqliteDriver, disk: Disk
 ) -> None:
-    driver = await open_driver()
-    await driver.declare(JOBS)
     await driver.send(messages("jobs", "a"))
     consumer = await driver.subscribe(JOBS, prefetch=1)
     disk.broken = lambda: True
@@ -96,38 +110,27 @@ async def test_a_disk_that_cannot_be_asked_is_believed(
 
 
 async def test_the_log_is_copied_back_now_and_then(
-    path: Path, open_driver: Opener, monkeypatch: pytest.MonkeyPatch
+    path: Path, short_log: None, driver: SqliteDriver
 ) -> None:
-    monkeypatch.setattr(database, "CHECKPOINT", 20)
-    driver = await open_driver()
-    await driver.declare(JOBS)
     empty = path.stat().st_size
-    for n in range(100):
-        await driver.send(messages("jobs", f"m-{n}"))
+    await fill(driver, 100)
     assert path.stat().st_size > empty
     assert path.with_name("queue.db-wal").stat().st_size < 40 * 4200
 
 
 async def test_a_log_that_is_not_on_the_disk_is_not_copied_back(
-    path: Path, open_driver: Opener, monkeypatch: pytest.MonkeyPatch
+    path: Path, short_log: None, driver: SqliteDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "CHECKPOINT", 20)
-    driver = await open_driver()
-    await driver.declare(JOBS)
     before = path.read_bytes()
     monkeypatch.setattr(Filesystem, "sync", lambda self: False)
-    for n in range(30):
-        await driver.send(messages("jobs", f"m-{n}"))
+    await fill(driver, 30)
     assert path.read_bytes() == before
     assert len(await driver.peek("jobs", 99)) == 30
 
 
 async def test_a_reader_that_holds_the_log_up_makes_nobody_wait_for_the_disk(
-    path: Path, open_driver: Opener, monkeypatch: pytest.MonkeyPatch
+    path: Path, short_log: None, driver: SqliteDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "CHECKPOINT", 20)
-    driver = await open_driver()
-    await driver.declare(JOBS)
     reader = apsw.Connection(str(path))
     reader.execute("BEGIN")
     reader.execute("SELECT * FROM message").fetchall()
@@ -138,8 +141,7 @@ async def test_a_reader_that_holds_the_log_up_makes_nobody_wait_for_the_disk(
             await driver.send(messages("jobs", f"m-{n}"))
     assert 1 < len(syncs) < 50
     reader.close()
-    for n in range(100):
-        await driver.send(messages("jobs", f"n-{n}"))
+    await fill(driver, 100)
     assert rows_in_file(path) > 150
 
 
@@ -158,8 +160,7 @@ async def test_the_log_starts_anew_soon_after_its_reader_has_gone(
         await driver.send(messages("jobs", "m"))
     reader.close()
     before = log.stat().st_size
-    for n in range(100):
-        await driver.send(messages("jobs", f"m-{n}"))
+    await fill(driver, 100)
     assert log.stat().st_size < before + 10 * PAGE
 
 
@@ -197,9 +198,7 @@ async def test_a_disk_that_breaks_while_it_syncs_is_asked_after_it(
     assert path.read_bytes() == before
 
 
-async def test_an_ack_need_not_be_on_the_disk(open_driver: Opener, disk: Disk) -> None:
-    driver = await open_driver()
-    await driver.declare(JOBS)
+async def test_an_ack_need_not_be_on_the_disk(driver: SqliteDriver, disk: Disk) -> None:
     await driver.send(messages("jobs", "a"))
     consumer = await driver.subscribe(JOBS, prefetch=1)
     deliveries = await consumer.receive(1, 5)
@@ -237,14 +236,10 @@ async def test_too_many_open_files_are_called_that(
 
 
 async def test_where_nobody_else_may_sync_it_is_left_to_sqlite(
-    path: Path, open_driver: Opener, monkeypatch: pytest.MonkeyPatch
+    path: Path, short_log: None, driver: SqliteDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "CHECKPOINT", 20)
     monkeypatch.setattr(os, "fdatasync", partial(fail, errno.EINVAL))
-    driver = await open_driver()
-    await driver.declare(JOBS)
-    for n in range(100):
-        await driver.send(messages("jobs", f"m-{n}"))
+    await fill(driver, 100)
     assert rows_in_file(path) > 50
 
 
